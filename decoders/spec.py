@@ -1,0 +1,121 @@
+"""A decoder is a choice of parts and of default settings; this is where the choices are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from decoders.caches import CACHES, Cache
+from decoders.config import DecoderConfig, DecoderError, fill_in, settings, validate
+from decoders.fills import Fill
+from decoders.types import Readout
+from decoders.windows import Window
+
+# Settings that every decoder reads.
+COMMON = {"name", "gen_length", "block_size", "k", "decode_tail", "mask_logit"}
+# Settings of lookahead, read when branches are tried.
+LOOKAHEAD: dict[str, Any] = {
+    "confidence": "neg_entropy",
+    "attention": "full",
+    "complete": "end",
+    "floor": None,
+}
+
+
+@dataclass(frozen=True)
+class Base:
+    """A decoder without lookahead: its window, its fill rule, the caches it allows and its default settings.
+
+    `defaults` names every setting that the decoder reads beside the common ones.
+    """
+
+    name: str
+    window: type[Window]
+    fill: Callable[[DecoderConfig], Fill]
+    caches: tuple[str, ...]
+    defaults: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A decoder ready to run: resolved settings (nothing that is read is left open) and its parts."""
+
+    config: DecoderConfig
+    window: type[Window]
+    fill: Callable[[DecoderConfig], Fill]
+
+    @property
+    def cache(self) -> type[Cache]:
+        return CACHES[self.config.cache or "none"]
+
+    @property
+    def readout(self) -> Readout:
+        """What the model must report for these settings."""
+        needed = {self.config.confidence, self.config.forced_confidence}
+        if self.config.score.kind == "mixed":
+            needed.add("neg_entropy")
+        return Readout(frozenset(name for name in needed if name and name != "prob"), self.config.mask_logit)
+
+
+def resolve(config: DecoderConfig, bases: Mapping[str, Base]) -> Decoder:
+    """The decoder that `config` describes. Raises DecoderError for an unknown name, a value that is not allowed, or a
+    setting that this decoder does not read.
+    """
+    lookahead = config.name == "lopa"
+    if config.name not in bases and not lookahead:
+        raise DecoderError(f"decoder={config.name} is unknown; allowed: {', '.join([*bases, 'lopa'])}")
+    validate(config)
+    if config.base is not None and not lookahead:
+        raise DecoderError(
+            f"decoder.base={config.base} has no meaning for decoder={config.name}; only lopa has a base"
+        )
+    base_name = (config.base or "d2f") if lookahead else config.name
+    if base_name not in bases:
+        raise DecoderError(f"decoder.base={base_name} is unknown; allowed: {', '.join(bases)}")
+    base = bases[base_name]
+    readable = COMMON | set(base.defaults) | ({"base", *LOOKAHEAD} if lookahead else set())
+    _refuse_unread(config, readable, lookahead)
+    own = (
+        {"base": base_name, **LOOKAHEAD, "forced_confidence": base.defaults["confidence"]}
+        if lookahead
+        else {"k": 0}
+    )
+    resolved = fill_in(fill_in(config, own), base.defaults)
+    if not lookahead:
+        resolved = fill_in(resolved, {"forced_confidence": resolved.confidence, "attention": "full"})
+        resolved.k = 0
+    _check_together(resolved, base)
+    return Decoder(resolved, base.window, base.fill)
+
+
+def _refuse_unread(config: DecoderConfig, readable: set[str], lookahead: bool) -> None:
+    defaults = settings(DecoderConfig())
+    for name, value in settings(config).items():
+        if name.startswith("score."):
+            unread = not lookahead and value != defaults[name]
+        else:
+            unread = name not in readable and value is not None
+        if unread:
+            names = ", ".join(sorted(readable - {"name"}))
+            raise DecoderError(
+                f"decoder.{name}={value} has no meaning for decoder={config.name}; its settings: {names}"
+            )
+
+
+def _check_together(config: DecoderConfig, base: Base) -> None:
+    """Values that are allowed one by one and wrong together."""
+    if config.cache not in base.caches:
+        raise DecoderError(
+            f"decoder.cache={config.cache} is not supported by {base.name}; allowed: {', '.join(base.caches)}"
+        )
+    if config.block_size is None:
+        config.block_size = min(32, config.gen_length)
+    if config.score.window is not None and config.score.bottom < 1.0:
+        raise DecoderError(
+            f"decoder.score.window={config.score.window} and decoder.score.bottom={config.score.bottom} exclude each other; set one"
+        )
+    if config.attention == "block_causal" and config.cache in ("prefix", "dual"):
+        raise DecoderError(
+            f"decoder.cache={config.cache} needs decoder.attention=full: its blocks see the text behind them"
+        )

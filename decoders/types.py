@@ -1,0 +1,138 @@
+"""What a decoder says to a backend and gets back.
+
+A decoder is a generator: it yields a `Request`, is sent the `Prediction`, and returns a `Generation`. It never sees
+logits, a model or a device. Shapes: R rows (branches), W window positions. Positions count from the first prompt token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+MEASURES = ("prob", "margin", "neg_entropy")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The ids a decoder must know. `end_ids` are all ids that end a text; `size` counts the model's outputs."""
+
+    mask_id: int
+    end_ids: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class Readout:
+    """How logits become a prediction; constant over a decode.
+
+    `measures`: what to compute beside the best token and its probability: "margin" (p1 - p2) and "neg_entropy"
+    (sum p ln(p + 1e-10), in nats). `mask_logit`: "exclude" takes the mask id out before the softmax, "keep" leaves
+    it in the normalisation (the released programs); it is never the best token either way.
+    """
+
+    measures: frozenset[str] = frozenset()
+    mask_logit: str = "exclude"
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Store what row `row` of the previous forward computed for positions [start, end) in the shared cache."""
+
+    row: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """One model call: R rows of W tokens at positions [start, start + W) on top of the cached positions [0, start).
+
+    `ids` [R, W] is filled up with mask ids behind a row's own `lengths` [R]; those places see and are seen by nobody.
+    `blocks` [W] numbers the blocks for block-causal attention (a position sees blocks up to its own); None is full
+    attention. `suffix` = (from, to) makes cached positions behind the window visible too. `keep` is carried out first.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    start: int
+    readout: Readout
+    blocks: np.ndarray | None = None
+    suffix: tuple[int, int] | None = None
+    keep: Keep | None = None
+
+    @property
+    def positions_processed(self) -> int:
+        return int(self.ids.size)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of every masked position, all arrays [R, W]; other positions hold no meaning.
+
+    `token`: the best id (never the mask id; the lowest on ties). `prob`: its probability, float32.
+    `margin`, `neg_entropy`: as asked for in the request's readout.
+    """
+
+    token: np.ndarray
+    prob: np.ndarray
+    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def measure(self, name: str) -> np.ndarray:
+        return self.prob if name == "prob" else self.extra[name]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One forward and what was made of it (METRICS.md, raw facts per step). Branch 0 is the anchor."""
+
+    window_start: int
+    window_width: int
+    branches: int
+    winner: int
+    scores: tuple[float, ...]
+    lookahead_positions: tuple[int, ...]  # the extra position of branch 1, 2, ...
+    lookahead_tokens: tuple[int, ...]
+    positions: tuple[int, ...]  # filled in this step by the fill rule
+    tokens: tuple[int, ...]
+    probs: tuple[float, ...]
+    masks_left: int
+    cached: int
+    tokens_processed: int
+    kept: tuple[int, int] | None  # positions of this forward that the winner gives to the cache
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The result of a decode.
+
+    `ids` end with the first end token if there is one (with `decode_tail` they hold the whole window). `window_tokens`
+    counts all positions right of the prompt that were filled, text behind the end token included.
+    `finish_reason` is "eos" or "length".
+    """
+
+    ids: tuple[int, ...]
+    finish_reason: str
+    window_tokens: int
+    steps: tuple[Step, ...]
+
+    @property
+    def rounds(self) -> int:
+        return len(self.steps)
+
+    @property
+    def forwards(self) -> int:
+        """Model calls; a call that carries several branches is one call."""
+        return len(self.steps)
+
+    @property
+    def rows(self) -> int:
+        return sum(step.branches for step in self.steps)
+
+    @property
+    def tokens_processed(self) -> int:
+        return sum(step.tokens_processed for step in self.steps)
+
+
+Decode = Generator[Request, Prediction, Generation]

@@ -1,0 +1,94 @@
+"""Windows: which positions take part in a round, and which blocks may be forced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from decoders.config import DecoderConfig
+from decoders.state import Branch, Layout
+
+
+class Window:
+    """Opens a text, moves a branch on before each round, and says where the fill rule may fill."""
+
+    def __init__(self, config: DecoderConfig, prompt: int, mask_id: int):
+        self.config = config
+        self.mask_id = mask_id
+        self.layout = Layout(prompt, config.gen_length, self.block_size(config))
+
+    @staticmethod
+    def block_size(config: DecoderConfig) -> int:
+        assert config.block_size is not None
+        return config.block_size
+
+    def open(self, prompt: Sequence[int]) -> Branch:
+        """The state before the first round."""
+        branch = Branch.start(prompt)
+        for block in range(1, self.layout.blocks + 1):
+            size = self.layout.end_of(block) - self.layout.start_of(block)
+            branch.append_block(size, self.mask_id, activated=block == 1)
+        return branch
+
+    def advance(self, branch: Branch) -> None:
+        """Appends and activates blocks of `branch` as its own fill allows, in place."""
+
+    def scope(self, branch: Branch) -> tuple[int, int]:
+        """The range of positions whose masks take part."""
+        return self.layout.prompt, len(branch.ids)
+
+
+class Canvas(Window):
+    """The whole generation as one block, visible from the start (vanilla Dream)."""
+
+    @staticmethod
+    def block_size(config: DecoderConfig) -> int:
+        return config.gen_length
+
+
+class Blocks(Window):
+    """Semi-autoregressive blocks: all are visible, the first unfinished one is decoded (LLaDA, Fast-dLLM)."""
+
+    def current(self, branch: Branch) -> int:
+        """The first unfinished block, or the last block if all are finished."""
+        for block, masks in enumerate(branch.masks):
+            if masks:
+                return block
+        return len(branch.masks) - 1
+
+    def advance(self, branch: Branch) -> None:
+        block = self.current(branch)
+        if not branch.activated[block]:
+            branch.activated[block] = True
+            branch.memory = ()  # schedules begin anew in each block
+
+    def scope(self, branch: Branch) -> tuple[int, int]:
+        block = self.current(branch)
+        return self.layout.start_of(block), self.layout.end_of(block)
+
+
+class Pipeline(Window):
+    """D2F's pipeline: blocks are appended while earlier ones are unfinished, and all of them take part.
+
+    A block is appended when the newest is filled to tau_add and no end token was filled; a block is activated (may
+    be forced) when its left neighbour is filled to tau_act; activation is never undone (D2F section 3.3).
+    """
+
+    def open(self, prompt: Sequence[int]) -> Branch:
+        return Branch.start(prompt)
+
+    def advance(self, branch: Branch) -> None:
+        tau_add, tau_act = self.config.tau_add, self.config.tau_act
+        assert tau_add is not None
+        assert tau_act is not None
+        newest = len(branch.masks) - 1
+        if newest < self.layout.blocks and not branch.ended and self._filled(branch, newest) >= tau_add:
+            size = self.layout.end_of(newest + 1) - self.layout.start_of(newest + 1)
+            branch.append_block(size, self.mask_id)
+        for block in range(1, len(branch.masks)):
+            if not branch.activated[block] and self._filled(branch, block - 1) >= tau_act:
+                branch.activated[block] = True
+
+    def _filled(self, branch: Branch, block: int) -> float:
+        """Filled fraction of a block; the prompt counts as full."""
+        size = self.layout.end_of(block) - self.layout.start_of(block)
+        return (size - branch.masks[block]) / size if block else 1.0

@@ -1,0 +1,237 @@
+"""One device: runs decoders against the network, several samples in one call if asked to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoders.types import Decode, Generation, Keep, Prediction, Request
+from lopa_bench.backends.readout import read_out
+from lopa_bench.models.transformer import KVCache, Segment, Transformer, block_causal_mask
+
+
+class NonFinite(ArithmeticError):
+    """The model gave logits that are not finite; the sample cannot be decoded."""
+
+
+@dataclass
+class Outcome:
+    """What became of one sample. Times in seconds, device work included; None in packed runs (see `stream`)."""
+
+    generation: Generation | None
+    status: str  # the generation's finish reason, or non_finite, or error
+    step_s: list[float] = field(default_factory=list)
+    prefill_s: float | None = None
+    total_s: float | None = None
+    error: str | None = None
+
+
+class Session:
+    """The model's side of one decode: its cache, and what the last forward computed."""
+
+    def __init__(self, cache: KVCache, shifted: bool, mask_id: int):
+        self.cache = cache
+        self.shifted = shifted
+        self.mask_id = mask_id
+        self.segment: Segment | None = None
+        self.last: tuple[int, dict[str, np.ndarray]] | None = None  # start and arrays [R, W] of the last prediction
+        self.kept: tuple[int, dict[str, np.ndarray]] | None = None  # the same of the last kept row, arrays [W]
+        self.request: Request | None = None
+
+    def open(self, request: Request, device: torch.device) -> Segment:
+        """Carries out `keep` and lays out the call."""
+        if request.keep:
+            self._keep(request.keep)
+        assert request.start + request.ids.shape[1] <= self.cache.max_length, "the text is longer than the cache"
+        self.request = request
+        tokens_RW = torch.from_numpy(request.ids).to(device)
+        self.segment = Segment(tokens_RW, request.start, self.cache, request.suffix, _mask(request, device, self.cache))
+        return self.segment
+
+    def _keep(self, keep: Keep) -> None:
+        assert self.segment is not None, "keep before the first forward"
+        assert self.last is not None
+        self.segment.commit(keep.row, keep.start, keep.end)
+        start, arrays = self.last
+        self.kept = start, {name: values[keep.row] for name, values in arrays.items()}
+
+    def needed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and window columns of the raw logits that the masks of the request call for.
+
+        With a shifted model a mask at column w is predicted at w - 1; column 0 is predicted by the kept forward.
+        """
+        assert self.request is not None
+        ids, lengths = self.request.ids, self.request.lengths
+        masked_RW = (ids == self.mask_id) & (np.arange(ids.shape[1]) < lengths[:, None])
+        if not self.shifted:
+            return np.nonzero(masked_RW)
+        rows, columns = np.nonzero(masked_RW[:, 1:])
+        return rows, columns
+
+    def close(self, rows: np.ndarray, columns: np.ndarray, values: dict[str, np.ndarray]) -> Prediction:
+        """The prediction from the values [N] read at (rows, columns). Raises NonFinite."""
+        assert self.request is not None
+        if not np.isfinite(values["prob"]).all():
+            raise NonFinite("the model's logits are not finite")
+        arrays = {}
+        for name, value in values.items():
+            array = np.zeros(self.request.ids.shape, dtype=value.dtype)
+            array[rows, columns + 1 if self.shifted else columns] = value
+            if self.shifted and self.kept is not None:
+                array[:, 0] = self._boundary(name)
+            arrays[name] = array
+        self.last = self.request.start, arrays
+        extra = {name: array for name, array in arrays.items() if name not in ("token", "prob")}
+        return Prediction(arrays["token"], arrays["prob"], extra)
+
+    def _boundary(self, name: str) -> np.ndarray | int:
+        """What the kept forward predicted for the first position of the window."""
+        assert self.kept is not None
+        assert self.request is not None
+        start, arrays = self.kept
+        at = self.request.start - start
+        return arrays[name][at] if 0 <= at < len(arrays[name]) else 0
+
+
+def _mask(request: Request, device: torch.device, cache: KVCache) -> Tensor | None:
+    """Additive attention mask over the window: block-causal, or rows shorter than the window, or none."""
+    dtype = cache.k_LKPE.dtype
+    if request.blocks is not None:
+        if request.blocks[0] == request.blocks[-1]:
+            return None
+        return block_causal_mask(torch.from_numpy(request.blocks).to(device), dtype)
+    width = request.ids.shape[1]
+    if (request.lengths == width).all():
+        return None
+    beyond_RW = np.arange(width) >= request.lengths[:, None]
+    mask_R1W = torch.zeros(len(request.lengths), 1, width, dtype=dtype)
+    return mask_R1W.masked_fill(torch.from_numpy(beyond_RW)[:, None], -torch.inf).to(device)
+
+
+class LocalBackend:
+    """Feeds decoders from one network on one device."""
+
+    name = "local"
+
+    def __init__(self, model: Transformer, max_length: int | None = None):
+        self.model = model.eval()
+        self.config = model.config
+        self.max_length = max_length or model.config.max_positions
+        weight = model.embed.weight
+        self.device, self.dtype = weight.device, weight.dtype
+        self._free: list[KVCache] = []
+
+    def new_cache(self) -> KVCache:
+        """Buffers for one text of up to `max_length` positions."""
+        return KVCache(self.config, self.max_length, self.device, self.dtype)
+
+    def decode(self, decode: Decode, cache: KVCache | None = None) -> Outcome:
+        """Runs one decode alone, with times; on a given cache its first positions may hold an earlier request's."""
+        if cache is not None:
+            self._free.append(cache)
+        return next(iter(self.stream([lambda: decode])))[1]
+
+    def stream(self, jobs: Iterable[Callable[[], Decode]], batch: int = 1) -> Iterator[tuple[int, Outcome]]:
+        """Runs the jobs in order, up to `batch` at a time in one call; yields (job number, outcome) as they finish.
+
+        A job is called when its turn comes and returns the decoder's generator. With batch > 1 a call's time cannot be
+        divided among its samples, so outcomes carry no times.
+        """
+        waiting = enumerate(jobs)
+        running: dict[int, _Running] = {}
+        while True:
+            while len(running) < batch and (item := next(waiting, None)) is not None:
+                number, job = item
+                entry = _Running(job(), self._session())
+                if entry.send(None):
+                    running[number] = entry
+                else:
+                    yield number, self._finish(entry, batch)
+            if not running:
+                return
+            self._forward(list(running.values()))
+            for number in [number for number, entry in running.items() if entry.outcome is not None]:
+                yield number, self._finish(running.pop(number), batch)
+
+    @torch.inference_mode()
+    def _forward(self, entries: list[_Running]) -> None:
+        """One model call for the open requests of all entries."""
+        began = time.perf_counter()
+        segments = [entry.session.open(entry.request, self.device) for entry in entries if entry.request is not None]
+        hidden_TD = self.model(segments, keep=True)
+        needed = [entry.session.needed() for entry in entries]
+        offsets = np.cumsum([0] + [segment.tokens_RW.numel() for segment in segments])
+        flat = [
+            offset + rows * segment.tokens_RW.shape[1] + columns
+            for offset, segment, (rows, columns) in zip(offsets, segments, needed)
+        ]
+        for readout, members in _group_by_readout(entries).items():
+            index = torch.from_numpy(np.concatenate([flat[i] for i in members])).to(self.device)
+            values = read_out(self.model.logits(hidden_TD[index]), readout, self.config.mask_id)
+            at = 0
+            for i in members:
+                count = len(flat[i])
+                part = {name: value[at : at + count] for name, value in values.items()}
+                at += count
+                entries[i].receive(*needed[i], part, time.perf_counter() - began)
+
+    def _session(self) -> Session:
+        return Session(self._free.pop() if self._free else self.new_cache(), self.config.shifted, self.config.mask_id)
+
+    def _finish(self, entry: _Running, batch: int) -> Outcome:
+        self._free.append(entry.session.cache)
+        outcome = entry.outcome
+        assert outcome is not None
+        if batch > 1:
+            outcome.step_s, outcome.prefill_s, outcome.total_s = [], None, None
+        return outcome
+
+
+class _Running:
+    """A decode under way."""
+
+    def __init__(self, decode: Decode, session: Session):
+        self.decode = decode
+        self.session = session
+        self.request: Request | None = None
+        self.outcome: Outcome | None = None
+        self.step_s: list[float] = []
+        self.began = time.perf_counter()
+
+    def send(self, prediction: Prediction | None) -> bool:
+        """Hands a prediction to the decoder; False when it has finished."""
+        try:
+            self.request = next(self.decode) if prediction is None else self.decode.send(prediction)
+        except StopIteration as stop:
+            self._end(stop.value, stop.value.finish_reason)
+            return False
+        return True
+
+    def receive(self, rows: np.ndarray, columns: np.ndarray, values: dict[str, np.ndarray], seconds: float) -> None:
+        self.step_s.append(seconds)
+        try:
+            prediction = self.session.close(rows, columns, values)
+        except NonFinite as reason:
+            self.decode.close()
+            self._end(None, "non_finite", str(reason))
+        else:
+            self.send(prediction)
+
+    def _end(self, generation: Generation | None, status: str, error: str | None = None) -> None:
+        total = time.perf_counter() - self.began
+        prefill = self.step_s[0] if self.step_s else None
+        self.outcome = Outcome(generation, status, self.step_s, prefill, total, error)
+
+
+def _group_by_readout(entries: list[_Running]) -> dict:
+    """Entry numbers by readout; in practice one group."""
+    groups: dict = {}
+    for i, entry in enumerate(entries):
+        assert entry.request is not None
+        groups.setdefault(entry.request.readout, []).append(i)
+    return groups

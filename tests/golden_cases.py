@@ -1,0 +1,114 @@
+"""Traces of the reference implementations: how a case maps onto our settings, and how it is replayed.
+
+The traces come from running the released programs on tiny random checkpoints (tests/golden/README.md).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decoders import DecoderConfig, Generation, Prediction, Request, ScoreConfig, Vocabulary, decode, make_decoder
+from decoders.types import Decode
+from lopa_bench.backends.local import LocalBackend
+from lopa_bench.models.loader import load_model
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = [folder for folder in (ROOT / "tests" / "golden", ROOT.parent / "shared" / "golden") if folder.exists()]
+
+# What the released programs do and we do not by default.
+RELEASED: dict[str, Any] = {"decode_tail": True, "mask_logit": "keep"}
+CONFIDENCE = {"default": "prob", "margin": "margin", "neg_entropy": "neg_entropy"}
+
+
+def case_files() -> dict[str, Path]:
+    """All cases by id; those in the repository first, the rest where the full set lies beside it."""
+    found: dict[str, Path] = {}
+    for folder in FOLDERS:
+        for path in sorted((folder / "cases").glob("*.json")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def cases_of(*decoders: str) -> list[str]:
+    return [name for name in case_files() if name.rsplit("_", 1)[0] in decoders]
+
+
+def load(name: str) -> dict[str, Any]:
+    return json.loads(case_files()[name].read_text())
+
+
+@cache
+def backend(model: str) -> LocalBackend:
+    folder = next(folder / "models" / model for folder in FOLDERS if (folder / "models" / model).exists())
+    return LocalBackend(load_model(folder, torch.float32, torch.device("cpu")), max_length=256)
+
+
+def vocabulary(case: dict[str, Any]) -> Vocabulary:
+    eos = case["eos_token_id"]
+    return Vocabulary(case["mask_token_id"], () if eos is None else (eos,), backend(case["model"]).config.vocab_size)
+
+
+def pipeline_config(case: dict[str, Any]) -> DecoderConfig:
+    """Settings of the D2F and LoPA cases."""
+    p, decoder = case["params"], case["decoder"]
+    block = p["block_size"]
+    confidence = CONFIDENCE[p["sampling_strategy"]]
+    shared: dict[str, Any] = {
+        "gen_length": p["max_new_tokens"] // block * block,
+        "block_size": block,
+        "tau_add": p["block_add_threshold"],
+        "tau_act": p["decoded_token_threshold"],
+        "tau_conf": p["skip_threshold"],
+        "confidence": confidence,
+        "forced_confidence": confidence,
+        "attention": "full" if p.get("use_full_attention") else "block_causal",
+        **RELEASED,
+    }
+    if decoder not in ("lopa", "lopa_dist"):
+        return DecoderConfig(name="d2f", **shared)
+    b = p["branching_factor"]
+    k = b - 1 if decoder == "lopa_dist" else (b if b > 1 else 0)
+    score = ScoreConfig(bottom=p["branch_topp"], creation_weight=p["selection_conf_alpha"])
+    return DecoderConfig(name="lopa", base="d2f", k=k, complete="verify", score=score, **shared)
+
+
+@dataclass
+class Replay:
+    """What happened when a case was run with our decoder."""
+
+    requests: list[Request] = field(default_factory=list)
+    predictions: list[Prediction] = field(default_factory=list)
+    generation: Generation | None = None
+
+
+def spy(steps: Decode, replay: Replay) -> Decode:
+    """Passes a decode through and notes what it asks and is told."""
+    request = next(steps)
+    while True:
+        replay.requests.append(request)
+        prediction = yield request
+        replay.predictions.append(prediction)
+        try:
+            request = steps.send(prediction)
+        except StopIteration as stop:
+            return stop.value
+
+
+def replay(case: dict[str, Any], config: DecoderConfig) -> Replay:
+    """Runs a case's prompt through our decoder and network."""
+    log, decoder, vocab = Replay(), make_decoder(config), vocabulary(case)
+    local = backend(case["model"])
+    cache = local.new_cache()
+    cached = case["params"].get("prefix_length", 0)
+    if cached:  # the cache still holds the first positions of an earlier request
+        local.decode(decode(decoder, case["prefix_reuse"]["previous_prompt_ids"], vocab), cache)
+    outcome = local.decode(spy(decode(decoder, case["prompt_ids"], vocab, cached), log), cache)
+    assert outcome.generation is not None, outcome.error
+    log.generation = outcome.generation
+    return log
