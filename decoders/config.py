@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Optional, Union
+from typing import Any
 
 from decoders.types import MEASURES
 
@@ -24,7 +24,7 @@ class ScoreConfig:
 
     kind: str = "mean"
     bottom: float = 1.0
-    window: Optional[int] = None
+    window: int | None = None
     creation_weight: float = 0.0
     alpha: float = 0.7
 
@@ -36,29 +36,29 @@ class DecoderConfig:
     """
 
     name: str = "lopa"
-    base: Optional[str] = None
+    base: str | None = None
     gen_length: int = 512
-    block_size: Optional[int] = None
-    attention: Optional[str] = None
-    cache: Optional[str] = None
+    block_size: int | None = None
+    attention: str | None = None
+    cache: str | None = None
     # fill rule
-    fill: Optional[str] = None
-    tokens_per_step: Optional[int] = None
-    steps: Optional[int] = None
-    empty_steps: Optional[str] = None
-    factor: Optional[float] = None
-    alg: Optional[str] = None
-    first_position: Optional[str] = None
-    tau_conf: Optional[float] = None
-    tau_add: Optional[float] = None
-    tau_act: Optional[float] = None
-    forced: Optional[str] = None
-    confidence: Optional[str] = None
-    forced_confidence: Optional[str] = None
+    fill: str | None = None
+    tokens_per_step: int | None = None
+    steps: int | None = None
+    empty_steps: str | None = None
+    factor: float | None = None
+    alg: str | None = None
+    first_position: str | None = None
+    tau_conf: float | None = None
+    tau_add: float | None = None
+    tau_act: float | None = None
+    forced: str | None = None
+    confidence: str | None = None
+    forced_confidence: str | None = None
     # lookahead
-    k: Union[int, str] = 0
-    floor: Optional[float] = None
-    complete: Optional[str] = None
+    k: int | str = 0
+    floor: float | None = None
+    complete: str | None = None
     score: ScoreConfig = field(default_factory=ScoreConfig)
     # end of text, readout
     decode_tail: bool = False
@@ -114,9 +114,7 @@ def validate(config: DecoderConfig) -> None:
             continue
         if name == "k" and isinstance(value, str):
             if value != "auto":
-                raise DecoderError(
-                    f"decoder.k={value} is not allowed; allowed: an integer from 0 to 1024, or auto"
-                )
+                raise DecoderError(f"decoder.k={value} is not allowed; allowed: an integer from 0 to 1024, or auto")
         elif name in CHOICES and value not in CHOICES[name]:
             raise DecoderError(f"decoder.{name}={value} is not allowed; allowed: {', '.join(CHOICES[name])}")
         elif name in RANGES:

@@ -21,6 +21,7 @@ D2F = Base(
         "forced": "per_block",
         "confidence": "prob",
         "forced_confidence": None,
+        "block_size": None,
         "cache": "exact",
         "attention": "block_causal",
     },

@@ -20,14 +20,15 @@ FAST_DLLM = Base(
     name="fast_dllm",
     window=Blocks,
     fill=fill,
-    caches=("none", "prefix", "dual"),
+    caches=("none", "exact", "prefix", "dual"),
     defaults={
         "fill": "threshold",
         "tau_conf": 0.9,
         "factor": 1.0,
         "forced": "per_block",
         "confidence": "prob",
-        "cache": "none",
+        "block_size": None,
+        "cache": None,
         "attention": "full",
     },
 )

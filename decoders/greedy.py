@@ -1,16 +1,17 @@
-"""Greedy confidence decoding: the one most confident mask of the whole canvas a forward.
+"""Greedy confidence decoding: the one most confident mask of the current block a forward.
 
-The reference point of every parallel decoder: TPF is 1 by construction (counted over the window).
+The reference point of every parallel decoder: over the window, TPF is 1 by construction. Blocks go from left to right
+(LLaDA's semi-autoregressive order); block_size = gen_length decodes the whole canvas at once.
 """
 
 from decoders.fills import TopN
 from decoders.spec import Base
-from decoders.windows import Canvas
+from decoders.windows import Blocks
 
 GREEDY = Base(
     name="greedy",
-    window=Canvas,
+    window=Blocks,
     fill=TopN,
-    caches=("none",),
-    defaults={"tokens_per_step": 1, "confidence": "prob", "cache": "none", "attention": "full"},
+    caches=("none", "exact", "prefix", "dual"),
+    defaults={"tokens_per_step": 1, "confidence": "prob", "block_size": None, "cache": None, "attention": "full"},
 )

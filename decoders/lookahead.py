@@ -31,9 +31,7 @@ def propose(
     branches = [anchor]
     for i in left[top(confidence[left], k)]:
         branch = anchor.filled(view.position[i : i + 1], view.token[i : i + 1], layout, vocab)
-        branch.extra = Extra(
-            int(view.position[i]), int(view.token[i]), float(view.prob[i]), float(confidence[i])
-        )
+        branch.extra = Extra(int(view.position[i]), int(view.token[i]), float(view.prob[i]), float(confidence[i]))
         branches.append(branch)
     return unique(branches)
 
@@ -62,9 +60,7 @@ def score(
     if settings.kind == "mixed":
         assert neg_entropy is not None
         certain = 1.0 + neg_entropy.mean() / np.log(vocab.size) if len(view) else COMPLETE
-        return float(
-            settings.alpha * (branch.extra.prob if branch.extra else 1.0) + (1.0 - settings.alpha) * certain
-        )
+        return float(settings.alpha * (branch.extra.prob if branch.extra else 1.0) + (1.0 - settings.alpha) * certain)
     return creation_mix(branch, future(confidence, config), config)
 
 

@@ -126,9 +126,7 @@ class _Run:
         """The branches that need a model call, and the best-ranked one that is complete."""
         complete = [self._complete(branch) for branch in branches]
         finished = [branch for branch, done in zip(branches, complete) if done]
-        return [branch for branch, done in zip(branches, complete) if not done], finished[
-            0
-        ] if finished else None
+        return [branch for branch, done in zip(branches, complete) if not done], finished[0] if finished else None
 
     def _unbeatable(self) -> bool:
         """Whether a complete branch wins whatever the others score."""

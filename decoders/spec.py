@@ -13,7 +13,7 @@ from decoders.types import Readout
 from decoders.windows import Window
 
 # Settings that every decoder reads.
-COMMON = {"name", "gen_length", "block_size", "k", "decode_tail", "mask_logit"}
+COMMON = {"name", "gen_length", "k", "decode_tail", "mask_logit"}
 # Settings of lookahead, read when branches are tried.
 LOOKAHEAD: dict[str, Any] = {
     "confidence": "neg_entropy",
@@ -67,24 +67,20 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base]) -> Decoder:
         raise DecoderError(f"decoder={config.name} is unknown; allowed: {', '.join([*bases, 'lopa'])}")
     validate(config)
     if config.base is not None and not lookahead:
-        raise DecoderError(
-            f"decoder.base={config.base} has no meaning for decoder={config.name}; only lopa has a base"
-        )
+        raise DecoderError(f"decoder.base={config.base} has no meaning for decoder={config.name}; only lopa has a base")
     base_name = (config.base or "d2f") if lookahead else config.name
     if base_name not in bases:
         raise DecoderError(f"decoder.base={base_name} is unknown; allowed: {', '.join(bases)}")
     base = bases[base_name]
     readable = COMMON | set(base.defaults) | ({"base", *LOOKAHEAD} if lookahead else set())
     _refuse_unread(config, readable, lookahead)
-    own = (
-        {"base": base_name, **LOOKAHEAD, "forced_confidence": base.defaults["confidence"]}
-        if lookahead
-        else {"k": 0}
-    )
+    own = {"base": base_name, **LOOKAHEAD, "forced_confidence": base.defaults["confidence"]} if lookahead else {"k": 0}
     resolved = fill_in(fill_in(config, own), base.defaults)
     if not lookahead:
-        resolved = fill_in(resolved, {"forced_confidence": resolved.confidence, "attention": "full"})
+        resolved = fill_in(resolved, {"forced_confidence": resolved.confidence})
         resolved.k = 0
+    # Under block-causal attention finished blocks can be cached without changing anything.
+    resolved = fill_in(resolved, {"cache": "exact" if resolved.attention == "block_causal" else "none"})
     _check_together(resolved, base)
     return Decoder(resolved, base.window, base.fill)
 
@@ -114,6 +110,10 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
     if config.score.window is not None and config.score.bottom < 1.0:
         raise DecoderError(
             f"decoder.score.window={config.score.window} and decoder.score.bottom={config.score.bottom} exclude each other; set one"
+        )
+    if config.attention == "full" and config.cache == "exact" and base.name != "d2f":
+        raise DecoderError(
+            "decoder.cache=exact needs decoder.attention=block_causal; allowed with full: none, prefix, dual"
         )
     if config.attention == "block_causal" and config.cache in ("prefix", "dual"):
         raise DecoderError(

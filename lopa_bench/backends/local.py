@@ -69,8 +69,9 @@ class Session:
         ids, lengths = self.request.ids, self.request.lengths
         masked_RW = (ids == self.mask_id) & (np.arange(ids.shape[1]) < lengths[:, None])
         if not self.shifted:
-            return np.nonzero(masked_RW)
-        rows, columns = np.nonzero(masked_RW[:, 1:])
+            rows, columns = np.nonzero(masked_RW)
+        else:
+            rows, columns = np.nonzero(masked_RW[:, 1:])
         return rows, columns
 
     def close(self, rows: np.ndarray, columns: np.ndarray, values: dict[str, np.ndarray]) -> Prediction:

@@ -13,10 +13,7 @@ import torch
 from torch import Tensor
 
 from lopa_bench.models.config import ModelConfig
-
-
-class CheckpointError(ValueError):
-    """A checkpoint folder that cannot be used; the message names the file or the tensors."""
+from lopa_bench.models.errors import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,9 @@ def layout_for(model_type: str, where: str) -> Layout:
     raise CheckpointError(f"{where}: model_type {model_type!r} is not supported; supported: {known}")
 
 
-def gather(layout: Layout, config: ModelConfig, tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], where: str) -> dict[str, Tensor]:
+def gather(
+    layout: Layout, config: ModelConfig, tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], where: str
+) -> dict[str, Tensor]:
     """State dict of `Transformer` from published tensors.
 
     `shapes` are the shapes that the network expects. Raises one CheckpointError that lists all missing, extra and

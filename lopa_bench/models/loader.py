@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from lopa_bench.models.config import ModelConfig
-from lopa_bench.models.layouts import CheckpointError, Layout, gather, layout_for
+from lopa_bench.models.errors import CheckpointError
+from lopa_bench.models.layouts import Layout, gather, layout_for
 from lopa_bench.models.transformer import Transformer
 
 
@@ -55,7 +56,9 @@ def weight_files(folder: Path) -> list[Path]:
         files = sorted(folder.glob("model*.safetensors"))
     missing = [str(path) for path in files if not path.exists()]
     if missing or not files:
-        raise CheckpointError(f"{folder}: {'missing ' + ', '.join(missing) if missing else 'no model*.safetensors file'}")
+        raise CheckpointError(
+            f"{folder}: {'missing ' + ', '.join(missing) if missing else 'no model*.safetensors file'}"
+        )
     return files
 
 
@@ -72,9 +75,15 @@ def read_tensors(files: list[Path]) -> dict[str, Tensor]:
     return tensors
 
 
-def load_model(folder: Path, dtype: torch.dtype, device: torch.device, lora: Path | None = None) -> Transformer:
-    """The network of a checkpoint folder, on `device`, in `dtype`, LoRA merged. Raises CheckpointError."""
+def load_model(
+    folder: Path, dtype: torch.dtype, device: torch.device, lora: Path | None = None, max_length: int | None = None
+) -> Transformer:
+    """The network of a checkpoint folder, on `device`, in `dtype`, LoRA merged, for texts of up to `max_length`
+    positions (None: what the checkpoint allows). Raises CheckpointError.
+    """
     layout, config = read_config(folder)
+    if max_length is not None:
+        config = replace(config, max_positions=min(max_length, config.max_positions))
     tensors: Mapping[str, Tensor] = read_tensors(weight_files(folder))
     if lora is not None:
         from lopa_bench.models.lora import merge

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from lopa_bench.models.layouts import CheckpointError
+from lopa_bench.models.errors import CheckpointError
 
 
 def merge(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
@@ -43,7 +43,9 @@ def merge(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
             continue
         merged[target] = (weight.float() + scale * delta).to(weight.dtype)
     if faults or 2 * len(downs) != len(adapter):
-        faults += [f"not understood: {name}" for name in sorted(adapter) if ".lora_A." not in name and ".lora_B." not in name]
+        faults += [
+            f"not understood: {name}" for name in sorted(adapter) if ".lora_A." not in name and ".lora_B." not in name
+        ]
         raise CheckpointError(f"{folder} does not fit the checkpoint: " + "; ".join(faults))
     return merged
 

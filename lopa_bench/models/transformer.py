@@ -128,9 +128,7 @@ def _attend_fused(
         k_RKWE = torch.cat([past[0][None], k_RKWE], 2)
         v_RKWE = torch.cat([past[1][None], v_RKWE], 2)
         if mask is not None:
-            mask = F.pad(
-                mask.expand(W, W) if mask.dim() == 2 else mask.expand(R, W, W), (past[0].shape[1], 0)
-            )
+            mask = F.pad(mask.expand(W, W) if mask.dim() == 2 else mask.expand(R, W, W), (past[0].shape[1], 0))
     if mask is not None and mask.dim() == 3:
         mask = mask[:, None]
     q_RHWE = q_RKGWE.reshape(R, K * G, W, E)
@@ -186,9 +184,7 @@ def _past(segment: Segment, layer: int) -> tuple[Tensor, Tensor] | None:
     if segment.suffix is None:
         return k[:, : segment.start], v[:, : segment.start]
     lo, hi = segment.suffix
-    return torch.cat([k[:, : segment.start], k[:, lo:hi]], 1), torch.cat(
-        [v[:, : segment.start], v[:, lo:hi]], 1
-    )
+    return torch.cat([k[:, : segment.start], k[:, lo:hi]], 1), torch.cat([v[:, : segment.start], v[:, lo:hi]], 1)
 
 
 class MLP(nn.Module):

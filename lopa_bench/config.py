@@ -1,0 +1,151 @@
+"""The whole configuration of a run, as structured configs: a wrong name or value fails before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from decoders.config import DecoderConfig
+from lopa_bench.tracking import TrackerConfig
+from tasks.base import TaskConfig
+
+
+class ConfigError(ValueError):
+    """A wrong setting; the message names the value and the allowed ones."""
+
+
+@dataclass
+class ModelSettings:
+    """A checkpoint and what it was trained for (one YAML each in conf/model).
+
+    `path`: "embedded:<name>", a folder, or a Hub id. `lora`: a PEFT adapter folder or Hub id, merged at load.
+    `block_size`, `attention`, `gen_length`: what the decoders take by default with this model; `attention` is the one
+    inside the window of lookahead branches.
+    `max_length`: prompt and generation together. `toy` marks models whose numbers say nothing about 7B models.
+    """
+
+    name: str = "mini"
+    path: str | None = None
+    revision: str | None = None
+    lora: str | None = None
+    lora_revision: str | None = None
+    layout: str | None = None
+    dtype: str = "auto"
+    max_length: int = 2048
+    gen_length: int = 512
+    block_size: int = 32
+    attention: str = "full"
+    add_bos: bool = False
+    toy: bool = False
+
+
+@dataclass
+class BackendSettings:
+    """Where the model runs. `threads`: CPU threads of torch, null for torch's own choice."""
+
+    name: str = "local"
+    device: str = "auto"
+    threads: int | None = None
+    compile: bool = False
+
+
+@dataclass
+class RunSettings:
+    """How the problems are worked through.
+
+    `batch`: samples decoded together in one model call. `warmup`: untimed decodes before the first sample.
+    `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
+    """
+
+    seed: int = 0
+    batch: int = 1
+    warmup: int = 1
+    preset: str = "effective"
+    out: str = "outputs"
+    progress: bool = True
+
+
+@dataclass
+class Config:
+    """Everything that a run depends on."""
+
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    backend: BackendSettings = field(default_factory=BackendSettings)
+    tracker: TrackerConfig = field(default_factory=TrackerConfig)
+    run: RunSettings = field(default_factory=RunSettings)
+
+
+CHOICES = {
+    "model.dtype": ("auto", "float32", "bfloat16", "float16"),
+    "model.attention": ("full", "block_causal"),
+    "backend.name": ("local",),
+    "backend.device": ("auto", "cpu", "cuda", "mps", "npu"),
+    "tracker.name": ("none", "wandb"),
+    "tracker.mode": ("online", "offline", "disabled"),
+}
+LEAST = {
+    "model.max_length": 2,
+    "model.gen_length": 1,
+    "model.block_size": 1,
+    "backend.threads": 1,
+    "run.batch": 1,
+    "run.warmup": 0,
+    "run.seed": 0,
+}
+
+
+def register() -> None:
+    """Makes the schema known to Hydra under the name `schema`."""
+    from hydra.core.config_store import ConfigStore
+
+    ConfigStore.instance().store(name="schema", node=Config)
+
+
+def validate(config: Config) -> None:
+    """Everything that can be judged before anything is loaded. Raises ConfigError, DecoderError or TaskError."""
+    from decoders import make_decoder
+    from lopa_bench.presets import PRESETS
+    from tasks.registry import check_settings
+
+    for name, allowed in {**CHOICES, "run.preset": tuple(PRESETS)}.items():
+        value = _value(config, name)
+        if name == "backend.device" and value.partition(":")[0] in allowed:
+            continue
+        if value not in allowed:
+            raise ConfigError(f"{name}={value} is not allowed; allowed: {', '.join(allowed)}")
+    for name, least in LEAST.items():
+        value = _value(config, name)
+        if value is not None and value < least:
+            raise ConfigError(f"{name}={value} is not allowed; allowed: integers from {least} on")
+    decoder = make_decoder(config.decoder).config
+    if decoder.gen_length >= config.model.max_length:
+        raise ConfigError(
+            f"decoder.gen_length={decoder.gen_length} leaves no room for a prompt in "
+            f"model.max_length={config.model.max_length}; allowed: at most {config.model.max_length - 1}"
+        )
+    check_settings(config.task)
+    check_model_path(config.model)
+
+
+def check_model_path(model: ModelSettings) -> None:
+    """A model needs a path; a path that looks like a folder must be one."""
+    if not model.path:
+        raise ConfigError(f"model.path is not set: model={model.name} needs a checkpoint folder or a Hub id")
+    for name, path in (("model.path", model.path), ("model.lora", model.lora)):
+        looks_local = path is not None and (path.startswith((".", "/", "~")) or path.count("/") != 1)
+        if (
+            path is not None
+            and looks_local
+            and not path.startswith("embedded:")
+            and not Path(path).expanduser().is_dir()
+        ):
+            raise ConfigError(
+                f"{name}={path} is no folder; allowed: a checkpoint folder, or a Hub id such as owner/name"
+            )
+
+
+def _value(config: Config, dotted: str):  # type: ignore[no-untyped-def]  # any setting
+    part, name = dotted.split(".")
+    return getattr(getattr(config, part), name)

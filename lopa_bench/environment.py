@@ -1,0 +1,85 @@
+"""What a run really ran on: versions, machine, revision of the code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "evaluate",
+    "hydra-core",
+    "numpy",
+    "pyarrow",
+    "safetensors",
+)
+
+
+def product_version() -> str:
+    """Version of this distribution; "unknown" when it runs from a folder that was never installed."""
+    try:
+        return version("lopa-bench")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of the packages that a result can depend on."""
+    found: dict[str, str | None] = {"lopa-bench": product_version(), "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def host(device: str) -> dict[str, Any]:
+    """The machine and, where there is one, the accelerator."""
+    import torch
+
+    facts: dict[str, Any] = {
+        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": None,
+    }
+    if device.startswith("cuda"):
+        facts["gpu"] = torch.cuda.get_device_name(device)
+        facts["gpus"] = torch.cuda.device_count()
+        facts["cuda"] = torch.version.cuda
+    return facts
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def git_revision() -> str | None:
+    """Revision of the code, with "+changes" if the checkout differs from it; None outside a checkout."""
+    folder = Path(__file__).parents[1]
+    if not (folder / ".git").exists():
+        return None
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=5, check=True
+        )
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain", "-uno"], cwd=folder, capture_output=True, text=True, timeout=5
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")

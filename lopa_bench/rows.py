@@ -1,0 +1,169 @@
+"""From what happened to the rows that record it (METRICS.md, raw facts)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from decoders.types import Step
+from lopa_bench.backends.local import Outcome
+from lopa_bench.completion import complete
+from lopa_bench.config import Config
+from lopa_bench.environment import git_revision, host, product_version, versions
+from lopa_bench.models.served import ServedModel
+from lopa_bench.schema import SCHEMA_VERSION
+from tasks.base import Problem, Score, Task
+
+
+@dataclass
+class Sample:
+    """One problem on its way to a row: what was asked and what came back."""
+
+    index: int
+    problem: Problem
+    prompt: str
+    prompt_ids: list[int]
+    outcome: Outcome
+    peak_memory_bytes: int | None = None
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+class Rows:
+    """Makes the rows of one run."""
+
+    def __init__(self, run_id: str, config: Config, task: Task, served: ServedModel):
+        self.run_id = run_id
+        self.config = config
+        self.task = task
+        self.served = served
+        self.end_ids = served.vocabulary.end_ids
+
+    def sample(self, sample: Sample) -> dict[str, Any]:
+        """The row of a sample before it is scored."""
+        outcome, generation = sample.outcome, sample.outcome.generation
+        row: dict[str, Any] = {
+            "run_id": self.run_id,
+            "problem_id": sample.problem.id,
+            "problem_index": sample.index,
+            "sample_index": 0,
+            "prompt": sample.prompt,
+            "prompt_tokens": len(sample.prompt_ids),
+            "gold": sample.problem.gold,
+            "scorer": self.task.scorer,
+            "stop": list(self.task.stop),
+            "batch": self.config.run.batch,
+            "approximate": False,
+            "token_source": "ids",
+            "finish_reason": outcome.status,
+            "error": outcome.error,
+            "prefill_s": outcome.prefill_s,
+            "total_s": outcome.total_s,
+            "peak_memory_bytes": sample.peak_memory_bytes,
+            "completion": "",
+            "answer_text": "",
+            "token_ids": [],
+        }
+        if outcome.total_s is not None and outcome.prefill_s is not None:
+            row["decode_s"] = outcome.total_s - outcome.prefill_s
+        if generation is None:
+            return row
+        text = complete(generation.ids, self.end_ids, self.task.stop, self.served.decode)
+        return row | {
+            "window_tokens": generation.window_tokens,
+            "eos_tokens": text.eos_tokens,
+            "content_tokens": text.content_tokens,
+            "rounds": generation.rounds,
+            "forwards": generation.forwards,
+            "rows": generation.rows,
+            "tokens_processed": generation.tokens_processed,
+            "finish_reason": "stop" if text.stopped else outcome.status,
+            "completion": text.text,
+            "answer_text": text.answer,
+            "token_ids": list(generation.ids),
+        }
+
+    def scored(self, row: dict[str, Any], score: Score | None) -> dict[str, Any]:
+        """The row with its verdict; None for a sample that was not decoded."""
+        if score is None:
+            return row | {"correct": None, "score_status": "not_decoded", "score_details": {}}
+        return row | {
+            "correct": score.correct,
+            "score_status": score.status,
+            "score_details": dict(score.details),
+            "extracted": score.extracted,
+        }
+
+    def steps(self, sample: Sample) -> list[dict[str, Any]]:
+        """One row a decoding step."""
+        generation = sample.outcome.generation
+        if generation is None:
+            return []
+        seconds: Sequence[float | None] = sample.outcome.step_s or [None] * generation.forwards
+        key = {"run_id": self.run_id, "problem_id": sample.problem.id, "sample_index": 0}
+        return [key | _step(i, step, s) for i, (step, s) in enumerate(zip(generation.steps, seconds, strict=True))]
+
+    def run(self, resolved: Mapping[str, Any], status: str, started: str) -> dict[str, Any]:
+        """The run's own row, without its aggregates."""
+        config, source = self.config, self.task.source
+        return {
+            "run_id": self.run_id,
+            "version": product_version(),
+            "schema_version": SCHEMA_VERSION,
+            "status": status,
+            "created": started,
+            "finished": None if status == "running" else now(),
+            "task": self.task.name,
+            "scorer": self.task.scorer,
+            "source_kind": source.kind,
+            "source_name": source.name,
+            "source_sha256": source.sha256,
+            "source_rows": source.rows,
+            "source_revision": source.revision,
+            "model": config.model.name,
+            "model_path": config.model.path,
+            "model_sha256": self.served.sha256,
+            "model_is_toy": config.model.toy,
+            "decoder": config.decoder.name,
+            "base": config.decoder.base,
+            "k": str(config.decoder.k),
+            "attention": config.decoder.attention,
+            "backend": config.backend.name,
+            "device": self.served.device,
+            "dtype": self.served.dtype,
+            "seed": config.run.seed,
+            "limit": config.task.limit,
+            "batch": config.run.batch,
+            "config": {**resolved, "decoder": asdict(config.decoder)},
+            "versions": versions(),
+            "host": host(self.served.device),
+            "git_revision": git_revision(),
+            "argv": sys.argv[1:],
+        }
+
+
+def _step(number: int, step: Step, seconds: float | None) -> dict[str, Any]:
+    return {
+        "step": number,
+        "window_start": step.window_start,
+        "window_width": step.window_width,
+        "branches": step.branches,
+        "winner": step.winner,
+        "winner_score": step.scores[step.winner],
+        "anchor_score": step.scores[0],
+        "scores": list(step.scores),
+        "lookahead_positions": list(step.lookahead_positions),
+        "lookahead_tokens": list(step.lookahead_tokens),
+        "positions": list(step.positions),
+        "tokens": list(step.tokens),
+        "probs": list(step.probs),
+        "masks_left": step.masks_left,
+        "cached": step.cached,
+        "tokens_processed": step.tokens_processed,
+        "seconds": seconds,
+    }

@@ -1,0 +1,151 @@
+"""The columns of a run: one explicit, versioned schema, independent of the values that a run happens to hold.
+
+The columns are plain text here, so that importing this module costs nothing; `schema()` gives Arrow types.
+A trailing "?" marks a column that may be null. Changes are additive: a new column is nullable and raises
+SCHEMA_VERSION, no column is renamed, retyped or dropped, so that every file ever written can still be read.
+Units and formulas: docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+ERROR_REASONS = ("prompt_too_long", "non_finite", "error")  # counted, but in no ratio
+FINISH_REASONS = ("eos", "stop", "length", *ERROR_REASONS)
+RUN_STATUSES = ("running", "finished", "interrupted", "failed")
+
+_SAMPLES = """
+run_id str              problem_id str          problem_index int64     sample_index int64
+prompt_tokens int64?    window_tokens int64?    eos_tokens int64?       content_tokens int64?
+rounds int64?           forwards int64?         rows int64?             tokens_processed int64?
+prefill_s float64?      decode_s float64?       total_s float64?        finish_reason str
+peak_memory_bytes int64?                        energy_j float64?
+prompt str              completion str          answer_text str         extracted str?
+gold str                correct bool?           scorer str              score_status str
+score_details json      stop list<str>          token_ids list<int32>   token_source str
+batch int64             approximate bool        error str?
+"""
+
+_STEPS = """
+run_id str              problem_id str          sample_index int64      step int32
+window_start int32      window_width int32      branches int32          winner int32
+winner_score float32?   anchor_score float32?   scores list<float32>
+lookahead_positions list<int32>                 lookahead_tokens list<int32>
+positions list<int32>   tokens list<int32>      probs list<float32>
+masks_left int32        cached int32            tokens_processed int64  seconds float64?
+"""
+
+_RUN = """
+run_id str              version str             schema_version int64    status str
+created str             finished str?           task str                scorer str
+source_kind str         source_name str         source_sha256 str       source_rows int64
+source_revision str?    model str               model_path str?         model_sha256 str?
+model_is_toy bool       decoder str             base str?               k str?
+attention str?          backend str             device str              dtype str
+seed int64              limit int64?            batch int64             config json
+versions json           host json               git_revision str?       argv list<str>
+n int64?                errors int64?           aggregates json?
+accuracy float64?       tpf float64?            tps float64?            latency_s float64?
+"""
+
+
+def _columns(text: str) -> dict[str, str]:
+    words = text.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "samples": _columns(_SAMPLES),
+    "steps": _columns(_STEPS),
+    "run": _columns(_RUN),
+}
+
+_ALLOWED = {"finish_reason": FINISH_REASONS, "status": RUN_STATUSES}
+
+
+class RecordError(ValueError):
+    """A row that does not fit the schema; the message names the columns."""
+
+
+@lru_cache
+def schema(table: str) -> pa.Schema:
+    """Arrow schema of `table` ("samples", "steps" or "run"), with its version in the metadata."""
+    import pyarrow as pa
+
+    types = {
+        "str": pa.string(),
+        "json": pa.string(),
+        "bool": pa.bool_(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "float32": pa.float32(),
+        "float64": pa.float64(),
+        "list<str>": pa.list_(pa.string()),
+        "list<int32>": pa.list_(pa.int32()),
+        "list<float32>": pa.list_(pa.float32()),
+    }
+    fields = [
+        pa.field(name, types[kind.rstrip("?")], nullable=kind.endswith("?")) for name, kind in COLUMNS[table].items()
+    ]
+    return pa.schema(fields, {"lopa_bench.table": table, "lopa_bench.schema_version": str(SCHEMA_VERSION)})
+
+
+def to_table(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows as an Arrow table. Unknown names (a typo would lose a column) and missing values are errors."""
+    import pyarrow as pa
+
+    return pa.Table.from_pylist([_checked(table, row) for row in rows], schema=schema(table))
+
+
+def to_json(value: Any) -> str:
+    """One line of strict JSON: NaN and infinity become null, other objects (paths, enums) their text."""
+    return json.dumps(_finite(value), allow_nan=False, default=str)
+
+
+def storable(text: str) -> str:
+    """Text that UTF-8 can hold. Tokenizers can emit half a character; `token_ids` stay lossless."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _checked(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    columns = COLUMNS[table]
+    if unknown := sorted(row.keys() - columns.keys()):
+        raise RecordError(f"unknown columns in {table}: {', '.join(unknown)}; known: {', '.join(columns)}")
+    if missing := [c for c, kind in columns.items() if row.get(c) is None and not kind.endswith("?")]:
+        raise RecordError(f"columns of {table} without a value: {', '.join(missing)}")
+    for name in _ALLOWED.keys() & row.keys():
+        if row[name] not in _ALLOWED[name]:
+            raise RecordError(f"{name} is {row[name]!r}; allowed: {', '.join(_ALLOWED[name])}")
+    return {name: _cell(kind.rstrip("?"), row.get(name)) for name, kind in columns.items()}
+
+
+def _cell(kind: str, value: Any) -> Any:
+    """The value as Arrow takes it. A JSON column takes any object, or text that already is JSON."""
+    if kind == "json" and value is not None and not isinstance(value, str):
+        return to_json(value)
+    if isinstance(value, str):
+        return storable(value)
+    if kind == "list<str>" and value is not None:
+        return [storable(item) for item in value]
+    return value
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_finite(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):  # numpy scalars
+        return _finite(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,222 @@
+"""Experiment tracking beside the records, never instead of them: what fails here costs a warning line.
+
+A tracker cannot prompt, wait for long, or change a result or the exit code of a run. W&B is offline by default.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lopa_bench.metrics import Running
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MODES = ("offline", "online", "disabled")
+WAIT_SECONDS = 15.0  # at the start and at the end each, so never more than 30 s in all
+TABLE_ROWS = 200
+TEXT_CHARACTERS = 2000
+TABLE_COLUMNS = (
+    "problem_id", "sample_index", "correct", "score_status", "extracted", "gold", "finish_reason",
+    "content_tokens", "forwards", "rows", "total_s", "completion",
+)  # fmt: skip
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class TrackerConfig:
+    """Settings of a tracker (one YAML each in conf/tracker). `mode`, `project` and `group` are W&B's own."""
+
+    name: str = "none"
+    mode: str = "offline"
+    project: str = "lopa_bench"
+    group: str | None = None
+
+
+class Tracker(Protocol):
+    """Told of a run as it goes: `start`, `sample` for each sample row, then `finish` or `fail`."""
+
+    def start(self, run: Mapping[str, Any]) -> None:
+        """Takes the run row as it is at the start."""
+
+    def sample(self, row: Mapping[str, Any]) -> None: ...
+
+    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        """Takes the numbers of the run and its tables "samples" and "steps"."""
+
+    def fail(self, reason: str) -> None: ...
+
+
+class NoTracker:
+    def start(self, run: Mapping[str, Any]) -> None:
+        pass
+
+    def sample(self, row: Mapping[str, Any]) -> None:
+        pass
+
+    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        pass
+
+    def fail(self, reason: str) -> None:
+        pass
+
+
+def make_tracker(config: TrackerConfig, folder: Path | str) -> Tracker:
+    """The tracker that `config` names; it may write below `folder`."""
+    if config.name == "none":
+        return NoTracker()
+    if config.name != "wandb":
+        raise ValueError(f"no tracker {config.name!r}; there are: none, wandb")
+    if config.mode not in MODES:
+        raise ValueError(f"tracker.mode is {config.mode!r}; allowed: {', '.join(MODES)}")
+    return WandbTracker(config.mode, config.project, folder, config.group)
+
+
+class WandbTracker:
+    """One W&B run for one run of ours, under the same id. After a failure it stays silent for the rest of the run."""
+
+    def __init__(
+        self,
+        mode: str = "offline",
+        project: str = "lopa_bench",
+        dir: Path | str = ".",
+        group: str | None = None,
+    ) -> None:
+        self.mode: Any = mode  # one of MODES; wandb types it as literals
+        self.project = project
+        self.dir = Path(dir)
+        self.group = group
+        self.running = Running()
+        self._run: Any = None
+
+    def start(self, run: Mapping[str, Any]) -> None:
+        self._guarded("start", lambda: self._start(run))
+
+    def sample(self, row: Mapping[str, Any]) -> None:
+        self.running.add(row)
+        self._guarded("log", lambda: self._run.log(self._live(row)))
+
+    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        self._guarded("finish", lambda: self._finish(aggregates, tables))
+
+    def fail(self, reason: str) -> None:
+        self._guarded("mark as failed", lambda: self._close(1, {"failed": reason}))
+
+    def _guarded(self, action: str, call: Callable[[], None]) -> None:
+        if self._run is None and action != "start":
+            return
+        try:
+            call()
+        except Exception as error:
+            self._run = None
+            reason = " ".join(str(error).split()) or type(error).__name__
+            log.warning("W&B could not %s (%s); this run goes on without it", action, reason)
+
+    def _start(self, run: Mapping[str, Any]) -> None:
+        import wandb
+
+        self.dir.mkdir(parents=True, exist_ok=True)
+        with _no_terminal():
+            self._run = wandb.init(
+                mode=self.mode,
+                project=self.project,
+                group=self.group,
+                dir=str(self.dir),
+                id=run["run_id"],
+                name=run["run_id"],
+                config=_config(run),
+                settings=_settings(wandb.Settings),
+            )
+
+    def _live(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        live = self.running
+        numbers = {
+            "running/accuracy": live.accuracy,
+            "running/tpf": live.tpf,
+            "running/tps": live.tps,
+            "running/errors": live.errors,
+            "sample/content_tokens": row.get("content_tokens"),
+            "sample/forwards": row.get("forwards"),
+            "sample/total_s": row.get("total_s"),
+        }
+        return {name: value for name, value in numbers.items() if value is not None}
+
+    def _finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        import wandb
+
+        if "samples" in tables:
+            self._run.log({"samples": wandb.Table(list(TABLE_COLUMNS), _sample_rows(tables["samples"]))})
+        if "steps" in tables and tables["steps"].num_rows:
+            self._run.log({"tokens_per_step": wandb.Histogram(np_histogram=_step_histogram(tables["steps"]))})
+        self._close(0, aggregates)
+
+    def _close(self, exit_code: int, summary: Mapping[str, Any]) -> None:
+        run, self._run = self._run, None
+        run.summary.update({name: value for name, value in summary.items() if value is not None})
+        run.finish(exit_code=exit_code)
+        if self.mode == "offline":
+            print(f"W&B run kept offline; to upload it: wandb sync {run.settings.sync_dir}", file=sys.stderr)
+
+
+def _config(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The run row without the empty columns; JSON columns as objects, which W&B can filter by."""
+    config = {name: value for name, value in run.items() if value is not None and name != "aggregates"}
+    for name in ("config", "versions", "host"):
+        if isinstance(config.get(name), str):
+            config[name] = json.loads(config[name])
+    return config
+
+
+def _settings(settings: Any) -> Any:
+    """Quiet, bounded, and without the parts that would touch the measurement. Older versions lack some fields."""
+    wanted = {
+        "init_timeout": WAIT_SECONDS,
+        "finish_timeout": WAIT_SECONDS,
+        "silent": True,
+        "console": "off",  # capturing stdout would move the JSON line
+        "disable_git": True,
+        "save_code": False,
+        "x_disable_stats": True,  # a sampling thread would compete with the run it measures
+    }
+    known = settings.__annotations__
+    return settings(**{name: value for name, value in wanted.items() if name in known})
+
+
+@contextmanager
+def _no_terminal() -> Iterator[None]:
+    """Without a key W&B asks for one where it sees a terminal; where it sees none it raises."""
+    stdin = sys.stdin
+    with open(os.devnull) as empty:
+        sys.stdin = empty
+        try:
+            yield
+        finally:
+            sys.stdin = stdin
+
+
+def _sample_rows(samples: pa.Table) -> list[list[Any]]:
+    rows = samples.slice(0, TABLE_ROWS).select(list(TABLE_COLUMNS)).to_pylist()
+    return [[_short(row[name]) for name in TABLE_COLUMNS] for row in rows]
+
+
+def _short(value: Any) -> Any:
+    return value[:TEXT_CHARACTERS] if isinstance(value, str) else value
+
+
+def _step_histogram(steps: pa.Table) -> tuple[Any, Any]:
+    """How many steps filled 0, 1, 2, ... tokens, as numpy's histogram gives it."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    filled = np.asarray(pc.list_value_length(steps["positions"]).to_pylist())
+    edges = np.linspace(-0.5, filled.max() + 0.5, min(filled.max() + 2, 512))
+    return np.histogram(filled, bins=edges)

@@ -1,0 +1,96 @@
+"""What a task is: problems from a named source, prompts, stop strings, and a scorer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class TaskError(ValueError):
+    """A wrong setting or wrong data; the message names the value found and the ones allowed."""
+
+
+@dataclass
+class TaskConfig:
+    """Settings of a task (one YAML each in conf/task).
+
+    `source`: "embedded" (small sets of this project), "hub" (through `datasets`), a path to a file in the original
+    format, or "auto" (embedded for the embedded models, else hub).
+    `shots`: few-shot examples in the prompt; None takes the task's own number.
+    `scorer`: one of the task's `scorers`; None takes its own, the first.
+    """
+
+    name: str = "gsm8k"
+    source: str = "auto"
+    limit: int | None = None
+    shots: int | None = None
+    shots_style: str = "keyed"
+    prompt_style: str = "auto"
+    revision: str | None = None
+    scorer: str | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One row of a benchmark. `id` is stable and unique inside its source; `row` is the row as it was loaded."""
+
+    id: str
+    question: str
+    gold: str
+    row: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the problems came from, as every record of a run must show it."""
+
+    kind: str  # embedded, hub, file
+    name: str  # what a table may call it, e.g. "embedded word problems (GSM8K format)" or "openai/gsm8k main/test"
+    sha256: str  # of the file's bytes; for the Hub, of the rows as canonical JSON lines
+    rows: int  # in the whole source, before any limit
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt as chat messages (the model's template is applied to them) or, if there are none, as plain text."""
+
+    text: str
+    messages: tuple[Mapping[str, str], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """The verdict on one completion.
+
+    `correct` is None when the completion could not be judged (then `status` says why); a completion that was judged
+    and is wrong has False. `details` holds the values of other scorers, e.g. {"strict": "18", "flexible": "18"}.
+    """
+
+    correct: bool | None
+    status: str
+    extracted: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Task(ABC):
+    """Problems, prompts and verdicts of one benchmark. Loading happens in the constructor; nothing here needs torch."""
+
+    name: str
+    scorer: str  # named in every row, e.g. "lopa_bench"
+    stop: tuple[str, ...]
+    source: Source
+    problems: Sequence[Problem]
+
+    @abstractmethod
+    def prompt(self, problem: Problem) -> Prompt: ...
+
+    @abstractmethod
+    def score(self, problem: Problem, completion: str) -> Score:
+        """Judges a completion that was already cut at its end token and at the first stop string."""
+
+    def score_all(self, pairs: Sequence[tuple[Problem, str]]) -> list[Score]:
+        """Judges many; tasks whose scorer is slow override this with a parallel one."""
+        return [self.score(problem, completion) for problem, completion in pairs]

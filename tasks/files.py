@@ -1,0 +1,101 @@
+"""Reading rows from a file: .jsonl, .jsonl.gz, .json (a list of objects) and .parquet."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tasks.base import TaskError
+
+Row = dict[str, Any]
+
+
+def read_rows(path: Path, title: str) -> tuple[list[Row], str]:
+    """The rows of a file and the sha256 of its bytes. `title` says in errors what the file was wanted for."""
+    reader = _reader(path)
+    if not path.is_file():
+        raise TaskError(_not_a_file(path, title))
+    data = path.read_bytes()
+    return reader(data, path), hashlib.sha256(data).hexdigest()
+
+
+def _reader(path: Path) -> Callable[[bytes, Path], list[Row]]:
+    for ending, reader in READERS.items():
+        if path.name.lower().endswith(ending):
+            return reader
+    if path.suffix or path.exists():
+        raise TaskError(f"{path}: unknown format, expected a file that ends in {', '.join(READERS)}")
+    raise TaskError(
+        f"source {str(path)!r} is neither auto, embedded nor hub, and no such file is in {Path.cwd()} "
+        f"(files end in {', '.join(READERS)})"
+    )
+
+
+def _not_a_file(path: Path, title: str) -> str:
+    state = "is a folder" if path.is_dir() else "does not exist"
+    return f"{path} {state} (looked at {path.absolute()}); a file with {title} is wanted"
+
+
+def _read_jsonl(data: bytes, path: Path) -> list[Row]:
+    rows = []
+    for number, line in enumerate(_decode(data, path).split("\n"), start=1):
+        if line.strip():
+            rows.append(_parse_line(line, number, path))
+    return rows
+
+
+def _parse_line(line: str, number: int, path: Path) -> Row:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TaskError(
+            f"{path}, line {number}: expected one JSON object a line, found {line[:60]!r} ({error.msg})"
+        ) from None
+
+
+def _read_jsonl_gz(data: bytes, path: Path) -> list[Row]:
+    try:
+        return _read_jsonl(gzip.decompress(data), path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TaskError(f"{path}: damaged or truncated gzip file of {len(data)} bytes ({error})") from None
+
+
+def _read_json(data: bytes, path: Path) -> list[Row]:
+    try:
+        rows = json.loads(_decode(data, path))
+    except json.JSONDecodeError as error:
+        raise TaskError(f"{path}: damaged JSON at line {error.lineno} ({error.msg})") from None
+    if not isinstance(rows, list):
+        raise TaskError(f"{path}: expected a JSON list of objects, found {type(rows).__name__}")
+    return rows
+
+
+def _read_parquet(data: bytes, path: Path) -> list[Row]:
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise TaskError(f"{path}: damaged parquet file of {len(data)} bytes ({error})") from None
+
+
+def _decode(data: bytes, path: Path) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise TaskError(f"{path}, line {line}: not UTF-8 ({error.reason})") from None
+
+
+READERS: dict[str, Callable[[bytes, Path], list[Row]]] = {
+    ".jsonl.gz": _read_jsonl_gz,
+    ".jsonl": _read_jsonl,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
+}

@@ -1,0 +1,81 @@
+"""Prompts of question-and-answer tasks, and the two ways to draw few-shot examples."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+from tasks.base import Prompt, TaskError
+
+LM_EVAL_FEWSHOT_SEED = 1234
+QUESTION = "{question}"  # its place in a frame
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A solved example. `id` tells which row of the train split it is."""
+
+    id: str
+    question: str
+    answer: str
+
+
+def completion_prompt(question: str, shots: Sequence[Shot], frame: str) -> Prompt:
+    """Shots and question as one text, laid out as lm_eval does; `frame` is e.g. "Q: {question}\\nA:".
+
+    The question is inserted, not formatted, since problems and frames hold other braces.
+    """
+    blocks = [frame.replace(QUESTION, shot.question) + " " + shot.answer for shot in shots]
+    return Prompt("\n\n".join([*blocks, frame.replace(QUESTION, question)]))
+
+
+def chat_prompt(question: str, shots: Sequence[Shot], frame: str) -> Prompt:
+    """Each shot as a user and an assistant turn (lm_eval's --apply_chat_template --fewshot_as_multiturn)."""
+    messages = []
+    for shot in shots:
+        messages.append({"role": "user", "content": frame.replace(QUESTION, shot.question)})
+        messages.append({"role": "assistant", "content": shot.answer})
+    messages.append({"role": "user", "content": frame.replace(QUESTION, question)})
+    return Prompt(completion_prompt(question, shots, frame).text, tuple(messages))
+
+
+def keyed_draw(key: str, pool: Sequence[Shot], count: int, excluded: Container[str]) -> list[Shot]:
+    """Draws `count` examples with a generator seeded by `key` (the question).
+
+    Nothing but the key and the pool decides, so neither the order of the problems, nor a shard, nor the number of
+    processes changes a prompt. Rows whose question is in `excluded` (the problems themselves) are passed over.
+    """
+    rng = random.Random(hashlib.sha256(key.encode()).digest())
+    drawn: list[Shot] = []
+    for index in rng.sample(range(len(pool)), len(pool)):
+        if len(drawn) == count:
+            break
+        if pool[index].question not in excluded:
+            drawn.append(pool[index])
+    if len(drawn) < count:
+        raise TaskError(f"shots={count}, but only {len(drawn)} of {len(pool)} train rows are no test problems")
+    return drawn
+
+
+def lm_eval_draws(train_rows: int, count: int) -> Iterator[list[int]]:
+    """The train rows that one lm_eval 0.4.8 process draws for its first, second, ... problem.
+
+    All draws come from one generator, so they depend on how many problems the process had before; see
+    `lm_eval_draw_number` (source: lm_eval/api/samplers.py, ContextSampler.sample).
+    """
+    rng = random.Random(LM_EVAL_FEWSHOT_SEED)
+    while True:
+        yield rng.sample(range(train_rows), count)
+
+
+def lm_eval_draw_number(row: int, rank: int = 0, world: int = 1) -> int:
+    """How many draws lm_eval made before it came to `row`: process `rank` of `world` takes rows rank, rank + world, ...
+
+    (Source: lm_eval/api/task.py, doc_iterator.) Every process starts its generator anew, so rank 1 of 8 gives row 1
+    the examples that a single process gives to row 0.
+    """
+    if row % world != rank:
+        raise TaskError(f"row {row} belongs to rank {row % world} of {world}, not to rank {rank}")
+    return row // world

@@ -1,0 +1,126 @@
+"""The number that a GSM8K completion gives, by our rules and by those of lm_eval."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tasks import gsm8k_lm_eval as lm_eval
+from tasks.gsm8k_answers import flexible_answer, same_number, strict_answer
+
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data" / "gsm8k"
+
+NUMBERS = [  # completion, gold, flexible value, right
+    ("#### 1,450.00", "1450", "1450", True),
+    ("The answer is $18.", "18", "18", True),
+    ("She now has 72 marbles, as required.", "72", "72", True),
+    ("#### -5", "5", "-5", False),
+    ("#### \u22125", "-5", "-5", True),
+    ("So the result is \\boxed{42}.", "42", "42", True),
+    ("**Answer: \\$2,125 per day.**", "2125", "2125", True),
+    ("#### 3/4", "0.75", "0.75", True),
+    ("#### 30 minutes (0.5 hours)", "30", "30", True),
+    ("I cannot tell.", "4", None, False),
+    ("2+3=5, so 5 x 4 = 20 apples. The 3 left over are eaten.", "20", "3", False),
+    ("####18", "18", "18", True),
+    ("#### 12.", "12", "12", True),
+    ("80,000 + 50,000 = 130,000", "130000", "130000", True),
+    ("", "4", None, False),
+    ("#### $18", "18", "18", True),
+    ("#### -$5", "-5", "-5", True),
+    ("#### **18**", "18", "18", True),
+    ("#### \n18", "18", "18", True),
+    ("#### x = 18", "18", "18", True),
+    ("#### 16 - 3 = 13", "13", "13", True),
+    ("#### 2 * 8 = 16 - 3 = 13", "13", "13", True),
+    ("#### 13 (as 16 - 3 = 13, and 10 + 3 = 13)", "13", "13", True),
+    ("#### 30 (2 + 3 = 5)", "30", "30", True),
+    ("#### 18\nCheck: 20 - 2 = 17", "18", "18", True),
+    ("#### 1 1/2", "1.5", "1.5", True),
+    ("#### 1/3", "1/3", "1/3", True),
+    ("#### .5", "0.5", "0.5", True),
+    ("#### 1e5", "100000", "100000", True),
+    ("#### 25%", "25", "25", True),
+    ("The answer is 18 since each of the 3 hens lays 6.", "18", "18", True),
+    ("The final answer is 5 + 3 = 8", "8", "8", True),
+    ("The answer is 5-18", "18", "5", False),
+    ("That leaves 18 - 5", "5", "5", True),
+    ("\\boxed{1{,}000}", "1000", "1000", True),
+    ("\\boxed{\\frac{3}{4}}", "0.75", "0.75", True),
+    ("\\boxed{1\\frac{1}{2}}", "1.5", "1.5", True),
+    ("\\boxed{x = 42 \\text{ of } 50}", "42", "42", True),
+    ("#### Step 1: Add\n3 + 4 = 7\n#### Step 2: Double\n**Answer: 14**", "14", "14", True),
+    ("#### 1. Add the costs\n3 + 4 = 7 in all", "7", "7", True),
+]
+
+
+@pytest.mark.parametrize(("completion", "gold", "value", "right"), NUMBERS)
+def test_flexible_value(completion: str, gold: str, value: str | None, right: bool) -> None:
+    assert flexible_answer(completion) == value
+    assert same_number(flexible_answer(completion), gold) is right
+
+
+SEGMENTS = [  # completion, value
+    ("#### 10\nThat forgets the tax.\n#### 12", "12"),
+    ("#### 18\n\nQuestion: A shop keeps 7 hens.\nAnswer: 7\n#### 7", "18"),
+    ("#### 18\nQuestion: A shop keeps 7 hens.\nAnswer: 7\n#### 7", "18"),
+    ("Restating the Question: two bags of 12 are 24.\n#### 24", "24"),
+    ("Question: two bags of 12?\n\nAnswer: 24\n#### 24", "24"),
+    ("<think>Maybe #### 7, no.</think>\nTwo bags hold 24.\n#### 24", "24"),
+    ("<think>First guess #### 7</think>#### 24<think>or 9?</think>", "24"),
+    ("Maybe #### 7.</think>\n#### 24", "24"),
+    ("<think>Two bags hold 24, so #### 24", None),
+    ("<THINK>5</THINK>", None),
+    ("#### 24\n<think>Or 25?", "24"),
+]
+
+
+@pytest.mark.parametrize(("completion", "value"), SEGMENTS)
+def test_only_the_answer_to_the_asked_question_counts(completion: str, value: str | None) -> None:
+    assert flexible_answer(completion) == value
+    assert strict_answer(completion) == value
+
+
+def test_strict_needs_the_marker() -> None:
+    assert strict_answer("The answer is 18.") is None
+    assert strict_answer("####18") == "18"
+
+
+LM_EVAL = [  # completion, strict, flexible, strict right, flexible right; the gold is 18
+    ("#### 18", "18", "18", True, True),
+    ("#### 18.00", "18.00", "18.00", False, False),
+    ("#### 18.", "18.", "18.", True, True),
+    ("#### $18", "[invalid]", "$18", False, True),
+    ("####18", "[invalid]", "18", False, True),
+    ("5-18", "[invalid]", "-18", False, False),
+    ("#### 18\nDone in 2 days", "18", "2", True, False),
+    ("#### 10\n#### 18", "10", "18", False, True),
+    ("I cannot tell.", "[invalid]", "[invalid]", False, False),
+]
+
+
+@pytest.mark.parametrize(("completion", "strict", "flexible", "strict_right", "flexible_right"), LM_EVAL)
+def test_the_filters_of_lm_eval_with_their_faults(
+    completion: str, strict: str, flexible: str, strict_right: bool, flexible_right: bool
+) -> None:
+    gold = "She makes 9 * 2 = $<<9*2=18>>18.\n#### 18"
+    assert (lm_eval.strict(completion), lm_eval.flexible(completion)) == (strict, flexible)
+    assert lm_eval.exact_match(strict, gold) is strict_right
+    assert lm_eval.exact_match(flexible, gold) is flexible_right
+
+
+def test_the_strict_cot_filter_of_lm_eval_wants_a_character_after_the_number() -> None:
+    assert lm_eval.strict("The answer is 18.", cot=True) == "18"
+    assert lm_eval.strict("The answer is 18", cot=True) == "1"
+    assert lm_eval.strict("So it is 18.", cot=True) == "[invalid]"
+
+
+@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="no shared/data/gsm8k beside the project")
+@pytest.mark.parametrize(("file", "rows"), [("test.jsonl", 1319), ("train.jsonl", 7473)])
+def test_every_gold_answer_scores_right(file: str, rows: int) -> None:
+    answers = [json.loads(line)["answer"] for line in (SHARED_DATA / file).read_text().splitlines()]
+    assert len(answers) == rows
+    for answer in answers:
+        gold = answer.rpartition("####")[2].replace(",", "").strip()
+        assert same_number(strict_answer(answer), gold), answer
+        assert same_number(flexible_answer(answer), gold), answer

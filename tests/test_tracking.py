@@ -1,0 +1,155 @@
+"""Tracking is offline first, optional, and cannot harm a run."""
+
+from __future__ import annotations
+
+import logging
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from lopa_bench.metrics import aggregate
+from lopa_bench.schema import to_table
+from lopa_bench.tracking import NoTracker, TrackerConfig, WandbTracker, _step_histogram, make_tracker
+from tests.test_records import run_row, sample, step
+
+ROWS = [sample(0), sample(1, correct=False, completion="x" * 10_000), sample(2, finish_reason="error", correct=None)]
+CONF = Path(__file__).parents[1] / "conf" / "tracker"
+
+
+@pytest.fixture(autouse=True)
+def no_wandb_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_DIR", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def tables() -> dict[str, Any]:
+    key = {"run_id": "r", "problem_id": "p0", "sample_index": 0}
+    return {"samples": to_table("samples", ROWS), "steps": to_table("steps", [step(i) | key for i in range(3)])}
+
+
+def follow(tracker: Any) -> None:
+    """A whole run, as the runner tells it."""
+    tracker.start(run_row(run_id="20260131-142233-gsm8k-mini-lopa-k8-3f9a"))
+    for row in ROWS:
+        tracker.sample(row)
+    tracker.finish(aggregate(tables()["samples"]), tables())
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_yaml_makes_its_tracker(path: Path, tmp_path: Path) -> None:
+    config = TrackerConfig(**yaml.safe_load(path.read_text()))
+    tracker = make_tracker(config, tmp_path)
+    assert config.name == path.stem
+    assert isinstance(tracker, NoTracker if path.stem == "none" else WandbTracker)
+    if isinstance(tracker, WandbTracker):
+        assert tracker.mode == "offline"
+
+
+def test_wrong_settings_name_the_right_ones(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="none, wandb"):
+        make_tracker(TrackerConfig(name="mlflow"), tmp_path)
+    with pytest.raises(ValueError, match="offline, online, disabled"):
+        make_tracker(TrackerConfig(name="wandb", mode="of"), tmp_path)
+
+
+def test_a_run_is_tracked_offline_and_can_be_synced_later(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    random.seed(0)
+    np.random.seed(0)
+    before = random.getstate(), str(np.random.get_state())
+    with caplog.at_level(logging.WARNING):
+        follow(WandbTracker(dir=tmp_path))
+    assert (random.getstate(), str(np.random.get_state())) == before  # results cannot depend on it
+    assert not caplog.records
+    (folder,) = (tmp_path / "wandb").glob("offline-run-*")
+    (record,) = folder.glob("*.wandb")
+    assert b"running/tpf" in record.read_bytes()
+    assert list(folder.rglob("samples*.table.json"))
+    out, err = capfd.readouterr()
+    assert out == ""  # stdout belongs to the table and the JSON line
+    assert f"wandb sync {folder}" in err
+
+
+@pytest.mark.parametrize("broken", ["init", "log", "finish"])
+def test_a_failing_wandb_costs_one_warning_and_not_the_run(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import wandb
+
+    run = _FakeRun()
+    monkeypatch.setattr(wandb, "init", lambda **_: run)
+    target: Any = wandb if broken == "init" else run
+    monkeypatch.setattr(target, broken, _raise)
+    with caplog.at_level(logging.WARNING):
+        follow(WandbTracker(dir=tmp_path))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no space left" in caplog.text
+    assert "goes on without it" in caplog.text
+
+
+def test_a_failed_run_is_marked_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb
+
+    run = _FakeRun()
+    monkeypatch.setattr(wandb, "init", lambda **_: run)
+    tracker = WandbTracker(dir=tmp_path)
+    tracker.start(run_row())
+    tracker.fail("out of memory")
+    tracker.sample(sample())  # too late, and harmless
+    assert (run.exit_code, run.summary) == (1, {"failed": "out of memory"})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_online_without_a_key_never_asks_for_one(tmp_path: Path) -> None:
+    """On a terminal W&B would ask; here it fails at once, and the exit code stays that of the run."""
+    script = (
+        "import os, pty, sys; sys.path.insert(0, os.getcwd())\n"
+        "from lopa_bench.tracking import WandbTracker; from tests.test_records import run_row\n"
+        f"tracker = WandbTracker('online', dir={str(tmp_path)!r}); tracker.start(run_row()); print('went on')\n"
+    )
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    code = f"import pty, sys; sys.exit(pty.spawn([sys.executable, '-c', {script!r}]) >> 8)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=CONF.parents[1], timeout=60, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    assert "went on" in done.stdout
+    assert "W&B could not start" in done.stdout
+    assert "choice" not in done.stdout
+    assert done.returncode == 0
+
+
+def test_steps_are_counted_by_the_tokens_they_fill() -> None:
+    counts, edges = _step_histogram(tables()["steps"])
+    assert counts.tolist() == [0, 0, 3]
+    assert edges.tolist() == [-0.5, 0.5, 1.5, 2.5]
+
+
+def test_nothing_is_imported_that_is_not_used() -> None:
+    script = "import sys, lopa_bench.tracking, lopa_bench.console; print('wandb' in sys.modules, 'rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+class _FakeRun:
+    def __init__(self) -> None:
+        self.summary: dict[str, Any] = {}
+        self.settings = type("Settings", (), {"sync_dir": "somewhere"})
+        self.exit_code: int | None = None
+
+    def log(self, values: dict[str, Any]) -> None:
+        pass
+
+    def finish(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+
+
+def _raise(*_: Any, **__: Any) -> None:
+    raise OSError("no space left on device")
