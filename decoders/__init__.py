@@ -8,13 +8,15 @@ See docs/decoders.md for each algorithm and for how to add one.
 
 from decoders.config import DecoderConfig, DecoderError, ScoreConfig
 from decoders.d2f import D2F
+from decoders.dream import DREAM
 from decoders.fast_dllm import FAST_DLLM
 from decoders.greedy import GREEDY
+from decoders.llada import LLADA
 from decoders.loop import decode
 from decoders.spec import Base, Decoder, resolve
 from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
 
-BASES: dict[str, Base] = {base.name: base for base in (GREEDY, FAST_DLLM, D2F)}
+BASES: dict[str, Base] = {base.name: base for base in (GREEDY, LLADA, DREAM, FAST_DLLM, D2F)}
 
 
 def make_decoder(config: DecoderConfig) -> Decoder:

@@ -47,7 +47,6 @@ class DecoderConfig:
     steps: int | None = None
     empty_steps: str | None = None
     factor: float | None = None
-    alg: str | None = None
     first_position: str | None = None
     tau_conf: float | None = None
     tau_add: float | None = None
@@ -68,9 +67,8 @@ class DecoderConfig:
 CHOICES: dict[str, tuple[str, ...]] = {
     "attention": ("full", "block_causal"),
     "cache": ("none", "exact", "prefix", "dual"),
-    "fill": ("threshold", "factor", "quota", "schedule", "budget"),
+    "fill": ("top_n", "threshold", "factor", "factor_released", "quota", "schedule", "origin", "budget"),
     "empty_steps": ("skip", "run"),
-    "alg": ("maskgit_plus", "topk_margin", "entropy", "origin"),
     "first_position": ("rule", "unconditional"),
     "forced": ("per_block", "global"),
     "confidence": MEASURES,

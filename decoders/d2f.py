@@ -5,16 +5,16 @@ the most confident one is. A block is appended when the newest is filled to tau_
 neighbour is filled to tau_act. Attention inside the window is block-causal, so finished blocks can be cached exactly.
 """
 
-from decoders.fills import Threshold
 from decoders.spec import Base
 from decoders.windows import Pipeline
 
 D2F = Base(
     name="d2f",
     window=Pipeline,
-    fill=Threshold,
+    fills=("threshold",),
     caches=("exact", "none"),
     defaults={
+        "fill": "threshold",
         "tau_conf": 0.9,
         "tau_add": 0.1,
         "tau_act": 0.95,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from decoders.config import DecoderConfig
-from decoders.state import Branch
+from decoders.state import Branch, Layout
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,25 @@ def top(confidence: np.ndarray, n: int) -> np.ndarray:
     return np.argsort(-confidence, kind="stable")[:n]
 
 
-class Fill:
-    """Chooses from a view. `memory` is the branch's own note of where a schedule stands."""
+Uniform = Callable[[int], np.ndarray]
 
-    def __init__(self, config: DecoderConfig):
+
+class Fill:
+    """Chooses from a view. `branch.memory` is the branch's own note of where a schedule stands."""
+
+    def __init__(self, config: DecoderConfig, layout: Layout, uniform: Uniform):
         self.config = config
+        self.layout = layout
+        self.uniform = uniform  # n numbers in [0, 1)
+
+    @property
+    def steps(self) -> int:
+        """Planned steps of one block."""
+        assert self.config.steps is not None
+        return self.config.steps // self.layout.blocks
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
-        """Indices into the view to fill, at least one. May update `branch.memory`."""
+        """Indices into the view to fill: at least one, unless `empty_steps=run`. May update `branch.memory`."""
         raise NotImplementedError
 
 
@@ -80,3 +92,114 @@ class Factor(Fill):
         risk = (np.arange(1, len(view) + 1) + 1) * (1.0 - view.prob[order].astype(np.float64))
         below = np.flatnonzero(risk < self.config.factor)
         return order[: below[-1] + 1 if len(below) else 1]
+
+
+class FactorReleased(Factor):
+    """The factor rule as dInfer's copy of Fast-dLLM runs it: when the last rank alone fails, it is accepted too."""
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        chosen = super().select(view, branch)
+        return top(view.prob, len(view)) if len(chosen) == len(view) - 1 else chosen
+
+
+class Quota(Fill):
+    """LLaDA's fixed quota: M masks over S steps, M // S a step, one more in the first M mod S steps.
+
+    Steps whose quota is zero are no forwards. memory: (step, masks at the start of the block).
+    """
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        step, masks = branch.memory or (0, len(view))
+        quota = masks // self.steps + (step < masks % self.steps)
+        branch.memory = (step + 1, masks)
+        return top(view.confidence, max(1, quota))
+
+
+def schedule(steps: int, eps: float = 1e-3) -> np.ndarray:
+    """Dream's share of the masks to fill at each step, 1 - t(i+1) / t(i) with t from 1 down to eps, in float32."""
+    t = np.linspace(1.0, eps, steps + 1, dtype=np.float32)
+    return np.float32(1.0) - t[1:] / t[:-1]
+
+
+class Schedule(Fill):
+    """Dream's sampler: the n most confident masks, n = masks x share truncated; the last step takes all that is left.
+
+    `empty_steps=skip` passes over steps with n = 0, which change nothing; `run` spends a forward on each (released).
+    memory: (step,).
+    """
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        (step,) = branch.memory or (0,)
+        shares = schedule(self.steps)
+        while True:
+            last = step >= self.steps - 1
+            chosen = np.arange(len(view)) if last else self._draw(view, shares[step])
+            step += 1
+            if len(chosen) or last or self.config.empty_steps == "run":
+                branch.memory = (step,)
+                return chosen
+
+    def _draw(self, view: View, share: np.float32) -> np.ndarray:
+        return top(view.confidence, int(np.float32(len(view)) * share))
+
+
+class Origin(Schedule):
+    """Dream's `origin` sampler: each mask is filled with probability `share`, whatever its confidence."""
+
+    def _draw(self, view: View, share: np.float32) -> np.ndarray:
+        return np.flatnonzero(self.uniform(len(view)) < share)
+
+
+class Budget(Fill):
+    """Fast-dLLM's threshold sampler for Dream without cache: a step may fill masks / steps, plus what earlier steps
+    left over; of that many most confident masks the best is always filled, the others if prob > tau_conf.
+
+    memory: (step, left over).
+    """
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        step, left = branch.memory or (0, 0)
+        quota = self.config.gen_length // self.steps if step < self.steps else 0
+        allowed = max(1, quota + left)
+        best = top(view.prob, allowed)
+        chosen = best[(view.prob[best] > self.config.tau_conf) | (np.arange(len(best)) == 0)]
+        branch.memory = (step + 1, allowed - len(chosen))
+        return chosen
+
+
+class FirstPosition(Fill):
+    """Fast-dLLM's cached sampler for Dream: the first forward of a block fills its first position, unconditionally,
+    because later forwards start at the block and have no logit to shift into it. Another rule fills the rest.
+
+    memory: () before the first forward, then the other rule's, which counts this forward as its step 0.
+    """
+
+    def __init__(self, config: DecoderConfig, layout: Layout, uniform: Uniform, rest: Fill):
+        super().__init__(config, layout, uniform)
+        self.rest = rest
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        if branch.memory:
+            return self.rest.select(view, branch)
+        branch.memory = (1,)
+        return np.array([0])
+
+
+FILLS: dict[str, type[Fill]] = {
+    "top_n": TopN,
+    "threshold": Threshold,
+    "factor": Factor,
+    "factor_released": FactorReleased,
+    "quota": Quota,
+    "schedule": Schedule,
+    "origin": Origin,
+    "budget": Budget,
+}
+
+
+def make_fill(config: DecoderConfig, layout: Layout, uniform: Uniform) -> Fill:
+    """The rule that `config.fill` names."""
+    rule = FILLS[config.fill or "threshold"](config, layout, uniform)
+    if config.first_position == "unconditional":
+        return FirstPosition(config, layout, uniform, rule)
+    return rule

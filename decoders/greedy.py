@@ -4,14 +4,20 @@ The reference point of every parallel decoder: over the window, TPF is 1 by cons
 (LLaDA's semi-autoregressive order); block_size = gen_length decodes the whole canvas at once.
 """
 
-from decoders.fills import TopN
 from decoders.spec import Base
 from decoders.windows import Blocks
 
 GREEDY = Base(
     name="greedy",
     window=Blocks,
-    fill=TopN,
+    fills=("top_n",),
     caches=("none", "exact", "prefix", "dual"),
-    defaults={"tokens_per_step": 1, "confidence": "prob", "block_size": None, "cache": None, "attention": "full"},
+    defaults={
+        "fill": "top_n",
+        "tokens_per_step": 1,
+        "confidence": "prob",
+        "block_size": None,
+        "cache": None,
+        "attention": "full",
+    },
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from decoders.caches import Cache
-from decoders.fills import Fill, View
+from decoders.fills import Fill, Uniform, View, make_fill
 from decoders.lookahead import COMPLETE, creation_mix, propose, score
 from decoders.spec import Decoder
 from decoders.state import Branch, first_end
@@ -19,25 +19,33 @@ from decoders.types import Decode, Generation, Prediction, Request, Step, Vocabu
 from decoders.windows import Window
 
 
-def decode(decoder: Decoder, prompt: Sequence[int], vocab: Vocabulary, cached: int = 0) -> Decode:
+def decode(
+    decoder: Decoder,
+    prompt: Sequence[int],
+    vocab: Vocabulary,
+    cached: int = 0,
+    seed: int = 0,
+    uniform: Uniform | None = None,
+) -> Decode:
     """Decodes one text. Yields a Request a round, expects its Prediction, returns the Generation.
 
-    `cached` prompt positions are already in the backend's cache. Raises ValueError for an empty prompt.
+    `cached` prompt positions are already in the backend's cache. `seed` rules what is drawn at random; `uniform(n)`
+    gives the n numbers in [0, 1) instead. Raises ValueError for an empty prompt.
     """
     if not len(prompt):
         raise ValueError("an empty prompt cannot be decoded: at least one token is needed")
-    return _Run(decoder, prompt, vocab, cached).rounds()
+    return _Run(decoder, prompt, vocab, cached, uniform or np.random.default_rng(seed).random).rounds()
 
 
 class _Run:
     """The parts of one decode and what a round does with them."""
 
-    def __init__(self, decoder: Decoder, prompt: Sequence[int], vocab: Vocabulary, cached: int):
+    def __init__(self, decoder: Decoder, prompt: Sequence[int], vocab: Vocabulary, cached: int, uniform: Uniform):
         config = self.config = decoder.config
         self.vocab = vocab
         self.window: Window = decoder.window(config, len(prompt), vocab.mask_id)
         self.cache: Cache = decoder.cache(config, self.window, decoder.readout, cached)
-        self.fill: Fill = decoder.fill(config)
+        self.fill: Fill = make_fill(config, self.window.layout, uniform)
         self.prompt = prompt
         self.steps: list[Step] = []
 

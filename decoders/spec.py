@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from decoders.caches import CACHES, Cache
 from decoders.config import DecoderConfig, DecoderError, fill_in, settings, validate
-from decoders.fills import Fill
 from decoders.types import Readout
-from decoders.windows import Window
+from decoders.windows import Canvas, Window
 
 # Settings that every decoder reads.
 COMMON = {"name", "gen_length", "k", "decode_tail", "mask_logit"}
@@ -25,14 +24,14 @@ LOOKAHEAD: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Base:
-    """A decoder without lookahead: its window, its fill rule, the caches it allows and its default settings.
+    """A decoder without lookahead: its window, the fill rules and caches it allows, and its default settings.
 
     `defaults` names every setting that the decoder reads beside the common ones.
     """
 
     name: str
     window: type[Window]
-    fill: Callable[[DecoderConfig], Fill]
+    fills: tuple[str, ...]
     caches: tuple[str, ...]
     defaults: Mapping[str, Any]
 
@@ -43,7 +42,6 @@ class Decoder:
 
     config: DecoderConfig
     window: type[Window]
-    fill: Callable[[DecoderConfig], Fill]
 
     @property
     def cache(self) -> type[Cache]:
@@ -82,7 +80,7 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base]) -> Decoder:
     # Under block-causal attention finished blocks can be cached without changing anything.
     resolved = fill_in(resolved, {"cache": "exact" if resolved.attention == "block_causal" else "none"})
     _check_together(resolved, base)
-    return Decoder(resolved, base.window, base.fill)
+    return Decoder(resolved, base.window)
 
 
 def _refuse_unread(config: DecoderConfig, readable: set[str], lookahead: bool) -> None:
@@ -100,17 +98,11 @@ def _refuse_unread(config: DecoderConfig, readable: set[str], lookahead: bool) -
 
 
 def _check_together(config: DecoderConfig, base: Base) -> None:
-    """Values that are allowed one by one and wrong together."""
-    if config.cache not in base.caches:
-        raise DecoderError(
-            f"decoder.cache={config.cache} is not supported by {base.name}; allowed: {', '.join(base.caches)}"
-        )
+    """Values that are allowed one by one and wrong together. Fills in what depends on other settings."""
+    _allow("fill", config.fill, base.fills, base.name)
+    _allow("cache", config.cache, base.caches, base.name)
     if config.block_size is None:
         config.block_size = min(32, config.gen_length)
-    if config.score.window is not None and config.score.bottom < 1.0:
-        raise DecoderError(
-            f"decoder.score.window={config.score.window} and decoder.score.bottom={config.score.bottom} exclude each other; set one"
-        )
     if config.attention == "full" and config.cache == "exact" and base.name != "d2f":
         raise DecoderError(
             "decoder.cache=exact needs decoder.attention=block_causal; allowed with full: none, prefix, dual"
@@ -118,4 +110,26 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
     if config.attention == "block_causal" and config.cache in ("prefix", "dual"):
         raise DecoderError(
             f"decoder.cache={config.cache} needs decoder.attention=full: its blocks see the text behind them"
+        )
+    if config.score.window is not None and config.score.bottom < 1.0:
+        both = f"decoder.score.window={config.score.window} and decoder.score.bottom={config.score.bottom}"
+        raise DecoderError(f"{both} exclude each other; set one")
+    if "steps" in base.defaults:
+        _check_steps(config, 1 if base.window is Canvas else -(-config.gen_length // config.block_size))
+
+
+def _allow(name: str, value: str | None, allowed: tuple[str, ...], base: str) -> None:
+    if value not in allowed:
+        raise DecoderError(f"decoder.{name}={value} is not supported by {base}; allowed: {', '.join(allowed)}")
+
+
+def _check_steps(config: DecoderConfig, blocks: int) -> None:
+    """A schedule needs whole steps in each block; by default it has one a position."""
+    if config.steps is None:
+        config.steps = blocks * (config.block_size or 1) if blocks > 1 else config.gen_length
+    if config.steps % blocks:
+        raise DecoderError(f"decoder.steps={config.steps} is not allowed; allowed: multiples of the {blocks} blocks")
+    if config.fill == "budget" and config.gen_length % config.steps:
+        raise DecoderError(
+            f"decoder.steps={config.steps} is not allowed; allowed: divisors of gen_length={config.gen_length}"
         )

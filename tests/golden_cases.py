@@ -6,17 +6,21 @@ The traces come from running the released programs on tiny random checkpoints (t
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from decoders import DecoderConfig, Generation, Prediction, Request, ScoreConfig, Vocabulary, decode, make_decoder
 from decoders.types import Decode
 from lopa_bench.backends.local import LocalBackend
 from lopa_bench.models.loader import load_model
+
+torch.set_num_threads(1)  # the networks are tiny
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = [folder for folder in (ROOT / "tests" / "golden", ROOT.parent / "shared" / "golden") if folder.exists()]
@@ -78,6 +82,37 @@ def pipeline_config(case: dict[str, Any]) -> DecoderConfig:
     return DecoderConfig(name="lopa", base="d2f", k=k, complete="verify", score=score, **shared)
 
 
+def sampler_config(case: dict[str, Any]) -> DecoderConfig:
+    """Settings of the Dream, LLaDA and Fast-dLLM cases."""
+    p, decoder = case["params"], case["decoder"]
+    length = p.get("gen_length") or p["max_new_tokens"]
+    shared: dict[str, Any] = {"gen_length": length, **RELEASED}
+    if decoder == "vanilla_dream":
+        confidence = {"maskgit_plus": "prob", "topk_margin": "margin", "entropy": "neg_entropy", "origin": "prob"}[
+            p["alg"]
+        ]
+        fill = "origin" if p["alg"] == "origin" else "schedule"
+        return DecoderConfig(
+            name="dream", fill=fill, steps=p["steps"], confidence=confidence, empty_steps="run", **shared
+        )
+    if decoder == "fastdllm_dream" and p["variant"] == "nocache":
+        return DecoderConfig(name="dream", fill="budget", steps=p["steps"], tau_conf=p["threshold"], **shared)
+    shared["block_size"] = p["block_length"]
+    if decoder == "vanilla_llada":
+        return DecoderConfig(name="llada", steps=p["steps"], **shared)
+    shared |= {"name": "fast_dllm", "cache": {"nocache": "none"}.get(p["variant"], p["variant"].removesuffix("_cache"))}
+    if decoder == "fastdllm_dream":
+        shared["first_position"] = "unconditional"
+        if p["alg"] != "confidence_threshold":
+            return DecoderConfig(fill="schedule", steps=p["steps"], confidence="neg_entropy", **shared)
+        return DecoderConfig(fill="threshold", tau_conf=p["threshold"], **shared)
+    if p["factor"] is not None:
+        return DecoderConfig(fill="factor_released", factor=p["factor"], **shared)
+    if p["threshold"] is not None:
+        return DecoderConfig(fill="threshold", tau_conf=p["threshold"], **shared)
+    return DecoderConfig(fill="quota", steps=p["steps"], **shared)
+
+
 @dataclass
 class Replay:
     """What happened when a case was run with our decoder."""
@@ -100,6 +135,14 @@ def spy(steps: Decode, replay: Replay) -> Decode:
             return stop.value
 
 
+def recorded_uniform(case: dict[str, Any]) -> Callable[[int], np.ndarray] | None:
+    """The random numbers that the reference drew, in its order."""
+    if "uniform" not in case["steps"][0]:
+        return None
+    draws = iter([step["uniform"] for step in case["steps"] if step.get("uniform")])
+    return lambda n: np.array(next(draws))
+
+
 def replay(case: dict[str, Any], config: DecoderConfig) -> Replay:
     """Runs a case's prompt through our decoder and network."""
     log, decoder, vocab = Replay(), make_decoder(config), vocabulary(case)
@@ -108,7 +151,8 @@ def replay(case: dict[str, Any], config: DecoderConfig) -> Replay:
     cached = case["params"].get("prefix_length", 0)
     if cached:  # the cache still holds the first positions of an earlier request
         local.decode(decode(decoder, case["prefix_reuse"]["previous_prompt_ids"], vocab), cache)
-    outcome = local.decode(spy(decode(decoder, case["prompt_ids"], vocab, cached), log), cache)
+    steps = decode(decoder, case["prompt_ids"], vocab, cached, uniform=recorded_uniform(case))
+    outcome = local.decode(spy(steps, log), cache)
     assert outcome.generation is not None, outcome.error
     log.generation = outcome.generation
     return log
