@@ -53,7 +53,7 @@ class DecoderConfig:
     tau_act: float | None = None
     forced: str | None = None
     confidence: str | None = None
-    forced_confidence: str | None = None
+    fill_confidence: str | None = None
     # lookahead
     k: int | str = 0
     floor: float | None = None
@@ -72,7 +72,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "first_position": ("rule", "unconditional"),
     "forced": ("per_block", "global"),
     "confidence": MEASURES,
-    "forced_confidence": MEASURES,
+    "fill_confidence": MEASURES,
     "complete": ("end", "verify"),
     "mask_logit": ("exclude", "keep"),
     "score.kind": ("mean", "mixed", "next_fill"),

@@ -20,7 +20,6 @@ D2F = Base(
         "tau_act": 0.95,
         "forced": "per_block",
         "confidence": "prob",
-        "forced_confidence": None,
         "block_size": None,
         "cache": "exact",
         "attention": "block_causal",

@@ -61,11 +61,19 @@ class _Run:
                 branches, finished = self._set_aside_complete(branches)
                 if finished is not None and self._unbeatable():
                     return self._generation(finished)
+            self._check_progress()
             request = self.cache.request(branches)
             prediction = yield request
             branches, over = self._round(branches, finished, request, prediction)
             if over:
                 return self._generation(branches[0])
+
+    def _check_progress(self) -> None:
+        """Every forward fills a position, except a released program's empty steps and its last, verifying round."""
+        config = self.config
+        idle = (config.complete == "verify") + (config.steps or 0 if config.empty_steps == "run" else 0)
+        if len(self.steps) >= config.gen_length + idle:
+            raise RuntimeError(f"no end after {len(self.steps)} forwards for {config.gen_length} positions: a bug")
 
     def _round(
         self, branches: list[Branch], finished: Branch | None, request: Request, prediction: Prediction
@@ -97,7 +105,7 @@ class _Run:
         position = lo + np.flatnonzero(branch.ids[lo:hi] == self.vocab.mask_id)
         at = position - request.start
         block = self.window.layout.block_of(position)
-        forced = prediction.measure(self.config.forced_confidence or "prob")
+        forced = prediction.measure(self.config.fill_confidence or "prob")
         return View(
             position,
             block,

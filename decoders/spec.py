@@ -50,7 +50,7 @@ class Decoder:
     @property
     def readout(self) -> Readout:
         """What the model must report for these settings."""
-        needed = {self.config.confidence, self.config.forced_confidence}
+        needed = {self.config.confidence, self.config.fill_confidence}
         if self.config.score.kind == "mixed":
             needed.add("neg_entropy")
         return Readout(frozenset(name for name in needed if name and name != "prob"), self.config.mask_logit)
@@ -70,12 +70,12 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base]) -> Decoder:
     if base_name not in bases:
         raise DecoderError(f"decoder.base={base_name} is unknown; allowed: {', '.join(bases)}")
     base = bases[base_name]
-    readable = COMMON | set(base.defaults) | ({"base", *LOOKAHEAD} if lookahead else set())
+    readable = COMMON | set(base.defaults) | ({"base", "fill_confidence", *LOOKAHEAD} if lookahead else set())
     _refuse_unread(config, readable, lookahead)
-    own = {"base": base_name, **LOOKAHEAD, "forced_confidence": base.defaults["confidence"]} if lookahead else {"k": 0}
+    own = {"base": base_name, **LOOKAHEAD, "fill_confidence": base.defaults["confidence"]} if lookahead else {"k": 0}
     resolved = fill_in(fill_in(config, own), base.defaults)
     if not lookahead:
-        resolved = fill_in(resolved, {"forced_confidence": resolved.confidence})
+        resolved = fill_in(resolved, {"fill_confidence": resolved.confidence})
         resolved.k = 0
     # Under block-causal attention finished blocks can be cached without changing anything.
     resolved = fill_in(resolved, {"cache": "exact" if resolved.attention == "block_causal" else "none"})
@@ -114,6 +114,8 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
     if config.score.window is not None and config.score.bottom < 1.0:
         both = f"decoder.score.window={config.score.window} and decoder.score.bottom={config.score.bottom}"
         raise DecoderError(f"{both} exclude each other; set one")
+    if config.first_position == "unconditional":
+        _allow("fill", config.fill, ("threshold", "factor", "schedule"), "first_position=unconditional")
     if "steps" in base.defaults:
         _check_steps(config, 1 if base.window is Canvas else -(-config.gen_length // config.block_size))
 

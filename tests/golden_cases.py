@@ -70,7 +70,6 @@ def pipeline_config(case: dict[str, Any]) -> DecoderConfig:
         "tau_act": p["decoded_token_threshold"],
         "tau_conf": p["skip_threshold"],
         "confidence": confidence,
-        "forced_confidence": confidence,
         "attention": "full" if p.get("use_full_attention") else "block_causal",
         **RELEASED,
     }
@@ -79,7 +78,9 @@ def pipeline_config(case: dict[str, Any]) -> DecoderConfig:
     b = p["branching_factor"]
     k = b - 1 if decoder == "lopa_dist" else (b if b > 1 else 0)
     score = ScoreConfig(bottom=p["branch_topp"], creation_weight=p["selection_conf_alpha"])
-    return DecoderConfig(name="lopa", base="d2f", k=k, complete="verify", score=score, **shared)
+    return DecoderConfig(
+        name="lopa", base="d2f", k=k, fill_confidence=confidence, complete="verify", score=score, **shared
+    )
 
 
 def sampler_config(case: dict[str, Any]) -> DecoderConfig:

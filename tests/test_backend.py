@@ -1,0 +1,105 @@
+"""The local backend: packing, failures of single samples, times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decoders import DecoderConfig, Vocabulary, decode, make_decoder
+from decoders.types import Readout
+from lopa_bench.backends.local import LocalBackend
+from lopa_bench.backends.readout import read_out
+from lopa_bench.models.loader import load_model
+from tests.toy import VOCAB, backend, fixed
+
+MODELS = Path(__file__).parent / "golden" / "models"
+PROMPTS = [[3, 17, 21], [40, 2, 9, 9, 61, 5, 33], [1], [77, 12, 30, 8], [5, 6, 7, 8, 9, 10]]
+
+
+def real(name: str = "dream_a") -> LocalBackend:
+    return LocalBackend(load_model(MODELS / name, torch.float32, torch.device("cpu")), 128)
+
+
+@pytest.mark.parametrize("model", ["dream_a", "llada_a"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        DecoderConfig(k=3, gen_length=24, block_size=8),
+        DecoderConfig(k=3, gen_length=24, block_size=8, attention="block_causal"),
+        DecoderConfig(name="fast_dllm", gen_length=24, block_size=8, cache="dual"),
+        DecoderConfig(name="fast_dllm", gen_length=24, block_size=8, cache="prefix"),
+        DecoderConfig(name="greedy", gen_length=12, block_size=6),
+    ],
+    ids=["lopa_full", "lopa_block_causal", "dual", "prefix", "greedy"],
+)
+def test_packed_samples_decode_as_alone(config: DecoderConfig, model: str) -> None:
+    """On a real fp32 network: ids, filled positions and forwards of each sample are those of batch 1."""
+    local = real(model)
+    vocab = Vocabulary(local.config.mask_id, local.config.end_ids, local.config.vocab_size)
+    jobs = [lambda p=prompt: decode(make_decoder(config), p, vocab) for prompt in PROMPTS]
+    alone = {i: outcome.generation for i, outcome in local.stream(jobs, batch=1)}
+    for batch in (2, 5):
+        for i, outcome in local.stream(jobs, batch=batch):
+            expected = alone[i]
+            assert outcome.generation is not None
+            assert expected is not None
+            assert outcome.generation.ids == expected.ids
+            assert [s.positions for s in outcome.generation.steps] == [s.positions for s in expected.steps]
+            assert outcome.generation.forwards == expected.forwards
+
+
+def test_packed_samples_share_their_model_calls() -> None:
+    local = backend(fixed([0.5] * 4))
+    config = make_decoder(DecoderConfig(name="greedy", gen_length=4))
+    outcomes = dict(local.stream([lambda: decode(config, [0], VOCAB)] * 3, batch=3))
+    assert local.model.calls == 4  # type: ignore[union-attr]
+    assert [outcome.generation.forwards for outcome in outcomes.values() if outcome.generation] == [4, 4, 4]
+
+
+def test_times_of_packed_samples_are_not_invented() -> None:
+    config = make_decoder(DecoderConfig(name="greedy", gen_length=3))
+    jobs = [lambda: decode(config, [0], VOCAB)] * 2
+    for _, outcome in backend(fixed([0.5] * 3)).stream(jobs, batch=2):
+        assert outcome.total_s is None
+        assert outcome.step_s == []
+    for _, outcome in backend(fixed([0.5] * 3)).stream(jobs, batch=1):
+        assert outcome.total_s is not None
+        assert outcome.prefill_s == outcome.step_s[0]
+        assert sum(outcome.step_s) <= outcome.total_s
+
+
+def test_a_sample_with_non_finite_logits_disturbs_no_other() -> None:
+    def logits(ids: np.ndarray, start: int) -> np.ndarray:
+        out = fixed([0.9] * 4)(ids, start)
+        out[ids[:, 0] == 5] = np.nan
+        return out
+
+    config = make_decoder(DecoderConfig(name="d2f", gen_length=4, cache="none"))
+    jobs = [lambda p=prompt: decode(config, [p], VOCAB) for prompt in (0, 5, 1)]
+    for batch in (1, 3):
+        outcomes = dict(backend(logits).stream(jobs, batch=batch))
+        assert [outcomes[i].status for i in range(3)] == ["length", "non_finite", "length"]
+        assert outcomes[1].generation is None
+        assert "not finite" in str(outcomes[1].error)
+
+
+def test_readout_of_known_logits() -> None:
+    """p = .5 .25 .25 and a mask id that is not counted; ties go to the lowest id."""
+    logits = torch.tensor([[0.5, 0.25, 0.25, 4.0], [0.25, 0.5, 0.5, 4.0]]).log()
+    values = read_out(logits.clone(), Readout(frozenset({"margin", "neg_entropy"})), mask_id=3)
+    assert values["token"].tolist() == [0, 1]
+    assert values["prob"] == pytest.approx([0.5, 0.4])
+    assert values["margin"] == pytest.approx([0.25, 0.0], abs=1e-6)
+    assert values["neg_entropy"][0] == pytest.approx(-1.0397207, abs=1e-5)
+    kept = read_out(logits.clone(), Readout(mask_logit="keep"), mask_id=3)
+    assert kept["token"].tolist() == [0, 1]
+    assert kept["prob"] == pytest.approx([0.1, 0.5 / 5.25], abs=1e-6)
+
+
+def test_confidences_are_float32_also_for_a_half_precision_model() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0, 0.0]], dtype=torch.bfloat16)
+    expected = read_out(logits.float(), Readout(), mask_id=3)["prob"]
+    assert read_out(logits, Readout(), mask_id=3)["prob"] == pytest.approx(expected, abs=1e-7)
