@@ -36,6 +36,7 @@ class DecoderConfig:
     """
 
     name: str = "lopa"
+    target: str | None = None  # "module:attribute" of a Base that is not part of this package
     base: str | None = None
     gen_length: int = 512
     block_size: int | None = None
@@ -67,7 +68,6 @@ class DecoderConfig:
 CHOICES: dict[str, tuple[str, ...]] = {
     "attention": ("full", "block_causal"),
     "cache": ("none", "exact", "prefix", "dual"),
-    "fill": ("top_n", "threshold", "factor", "factor_released", "quota", "schedule", "origin", "budget"),
     "empty_steps": ("skip", "run"),
     "first_position": ("rule", "unconditional"),
     "forced": ("per_block", "global"),

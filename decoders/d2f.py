@@ -5,13 +5,14 @@ the most confident one is. A block is appended when the newest is filled to tau_
 neighbour is filled to tau_act. Attention inside the window is block-causal, so finished blocks can be cached exactly.
 """
 
+from decoders.fills import Threshold
 from decoders.spec import Base
 from decoders.windows import Pipeline
 
 D2F = Base(
     name="d2f",
     window=Pipeline,
-    fills=("threshold",),
+    fills={"threshold": Threshold},
     caches=("exact", "none"),
     defaults={
         "fill": "threshold",

@@ -4,13 +4,14 @@
 `fill=origin` fills at random; `fill=budget` is Fast-dLLM's confidence_threshold sampler for Dream without cache.
 """
 
+from decoders.fills import Budget, Origin, Schedule
 from decoders.spec import Base
 from decoders.windows import Canvas
 
 DREAM = Base(
     name="dream",
     window=Canvas,
-    fills=("schedule", "origin", "budget"),
+    fills={"schedule": Schedule, "origin": Origin, "budget": Budget},
     caches=("none",),
     defaults={
         "fill": "schedule",

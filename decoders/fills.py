@@ -185,21 +185,9 @@ class FirstPosition(Fill):
         return np.array([0])
 
 
-FILLS: dict[str, type[Fill]] = {
-    "top_n": TopN,
-    "threshold": Threshold,
-    "factor": Factor,
-    "factor_released": FactorReleased,
-    "quota": Quota,
-    "schedule": Schedule,
-    "origin": Origin,
-    "budget": Budget,
-}
-
-
-def make_fill(config: DecoderConfig, layout: Layout, uniform: Uniform) -> Fill:
-    """The rule that `config.fill` names."""
-    rule = FILLS[config.fill or "threshold"](config, layout, uniform)
+def make_fill(rule: type[Fill], config: DecoderConfig, layout: Layout, uniform: Uniform) -> Fill:
+    """The rule for one decode, behind `FirstPosition` if the settings say so."""
+    fill = rule(config, layout, uniform)
     if config.first_position == "unconditional":
-        return FirstPosition(config, layout, uniform, rule)
-    return rule
+        return FirstPosition(config, layout, uniform, fill)
+    return fill

@@ -4,13 +4,14 @@ The reference point of every parallel decoder: over the window, TPF is 1 by cons
 (LLaDA's semi-autoregressive order); block_size = gen_length decodes the whole canvas at once.
 """
 
+from decoders.fills import TopN
 from decoders.spec import Base
 from decoders.windows import Blocks
 
 GREEDY = Base(
     name="greedy",
     window=Blocks,
-    fills=("top_n",),
+    fills={"top_n": TopN},
     caches=("none", "exact", "prefix", "dual"),
     defaults={
         "fill": "top_n",

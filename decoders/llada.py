@@ -4,13 +4,14 @@ Each block of M masks has S = steps / blocks steps; a step fills M // S of its m
 steps one more.
 """
 
+from decoders.fills import Quota
 from decoders.spec import Base
 from decoders.windows import Blocks
 
 LLADA = Base(
     name="llada",
     window=Blocks,
-    fills=("quota",),
+    fills={"quota": Quota},
     caches=("none", "exact", "prefix", "dual"),
     defaults={
         "fill": "quota",

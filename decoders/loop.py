@@ -45,7 +45,7 @@ class _Run:
         self.vocab = vocab
         self.window: Window = decoder.window(config, len(prompt), vocab.mask_id)
         self.cache: Cache = decoder.cache(config, self.window, decoder.readout, cached)
-        self.fill: Fill = make_fill(config, self.window.layout, uniform)
+        self.fill: Fill = make_fill(decoder.rule, config, self.window.layout, uniform)
         self.prompt = prompt
         self.steps: list[Step] = []
 

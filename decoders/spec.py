@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from decoders.caches import CACHES, Cache
 from decoders.config import DecoderConfig, DecoderError, fill_in, settings, validate
+from decoders.fills import Fill
 from decoders.types import Readout
 from decoders.windows import Canvas, Window
 
 # Settings that every decoder reads.
-COMMON = {"name", "gen_length", "k", "decode_tail", "mask_logit"}
+COMMON = {"name", "target", "gen_length", "k", "decode_tail", "mask_logit"}
 # Settings of lookahead, read when branches are tried.
 LOOKAHEAD: dict[str, Any] = {
     "confidence": "neg_entropy",
@@ -31,7 +33,7 @@ class Base:
 
     name: str
     window: type[Window]
-    fills: tuple[str, ...]
+    fills: Mapping[str, type[Fill]]
     caches: tuple[str, ...]
     defaults: Mapping[str, Any]
 
@@ -42,6 +44,7 @@ class Decoder:
 
     config: DecoderConfig
     window: type[Window]
+    rule: type[Fill]
 
     @property
     def cache(self) -> type[Cache]:
@@ -61,6 +64,9 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base]) -> Decoder:
     setting that this decoder does not read.
     """
     lookahead = config.name == "lopa"
+    if config.target is not None:
+        outside = load_target(config.target)
+        bases = {**bases, outside.name: outside}
     if config.name not in bases and not lookahead:
         raise DecoderError(f"decoder={config.name} is unknown; allowed: {', '.join([*bases, 'lopa'])}")
     validate(config)
@@ -80,7 +86,19 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base]) -> Decoder:
     # Under block-causal attention finished blocks can be cached without changing anything.
     resolved = fill_in(resolved, {"cache": "exact" if resolved.attention == "block_causal" else "none"})
     _check_together(resolved, base)
-    return Decoder(resolved, base.window)
+    return Decoder(resolved, base.window, base.fills[resolved.fill or ""])
+
+
+def load_target(target: str) -> Base:
+    """The Base at "module:attribute", from anywhere Python can import from. Raises DecoderError."""
+    module, _, attribute = target.partition(":")
+    try:
+        base = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise DecoderError(f"decoder.target={target} cannot be loaded ({error}); allowed: module:attribute") from None
+    if not isinstance(base, Base):
+        raise DecoderError(f"decoder.target={target} is a {type(base).__name__}; allowed: a decoders.Base")
+    return base
 
 
 def _refuse_unread(config: DecoderConfig, readable: set[str], lookahead: bool) -> None:
@@ -99,7 +117,7 @@ def _refuse_unread(config: DecoderConfig, readable: set[str], lookahead: bool) -
 
 def _check_together(config: DecoderConfig, base: Base) -> None:
     """Values that are allowed one by one and wrong together. Fills in what depends on other settings."""
-    _allow("fill", config.fill, base.fills, base.name)
+    _allow("fill", config.fill, tuple(base.fills), base.name)
     _allow("cache", config.cache, base.caches, base.name)
     if config.block_size is None:
         config.block_size = min(32, config.gen_length)

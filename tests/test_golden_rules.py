@@ -27,8 +27,8 @@ def view_of(probs: list[float], block: int = 1) -> View:
 
 def select(probs: list[float], **settings: object) -> list[int]:
     """What one round of Fast-dLLM's block rule fills."""
-    config = make_decoder(DecoderConfig(name="fast_dllm", gen_length=len(probs), **settings)).config  # type: ignore[arg-type]
-    fill = make_fill(config, Layout(0, len(probs), len(probs)), np.random.default_rng(0).random)
+    decoder = make_decoder(DecoderConfig(name="fast_dllm", gen_length=len(probs), **settings))  # type: ignore[arg-type]
+    fill = make_fill(decoder.rule, decoder.config, Layout(0, len(probs), len(probs)), np.random.default_rng(0).random)
     return fill.select(view_of(probs), Branch.start([0])).tolist()
 
 
@@ -45,13 +45,13 @@ def test_golden_forced_pick_when_nothing_passes() -> None:
 def test_golden_forced_pick_per_block_or_global(forced: str, filled: list[int]) -> None:
     """Two activated blocks, nothing passes: one pick in each (released), or one in all (article)."""
     view = replace(view_of([0.1, 0.4, 0.3, 0.2]), block=np.array([1, 1, 2, 2]))
-    config = make_decoder(DecoderConfig(name="d2f", gen_length=4, block_size=2, forced=forced)).config
-    fill = make_fill(config, Layout(0, 4, 2), np.random.default_rng(0).random)
+    decoder = make_decoder(DecoderConfig(name="d2f", gen_length=4, block_size=2, forced=forced))
+    fill = make_fill(decoder.rule, decoder.config, Layout(0, 4, 2), np.random.default_rng(0).random)
     assert fill.select(view, Branch.start([0])).tolist() == filled
 
 
 def test_golden_factor_rule() -> None:
-    """The largest n with (n + 1)(1 - c_n) < f: here 2 * .05, 3 * .1, 4 * .3, so f = 1 takes two and f = .05 the best."""
+    """The largest n with (n + 1)(1 - c_n) < f: here .1, .3, 1.2, so f = 1 takes two and f = .05 the best alone."""
     assert select([0.7, 0.95, 0.9], fill="factor", factor=1.0) == [1, 2]
     assert select([0.7, 0.95, 0.9], fill="factor", factor=0.05) == [1]
     assert select([0.7, 0.95, 0.9], fill="factor_released", factor=1.0) == [1, 2, 0]

@@ -1,0 +1,46 @@
+# make install | bench | test | lint | test-all | lock | clean
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Two processes: the tests are many and small.
+JOBS ?= 2
+
+.PHONY: install bench test test-all lint types lock clean
+.DEFAULT_GOAL := install
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The main job and its k = 0 twin on the embedded model, side by side.
+bench: install
+	$(BIN)/python -m lopa_bench -m decoder=lopa decoder.k=0,8 task=gsm8k
+
+test: lint types
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+# Also the long ones: whole benchmark files, cluster launchers, a browser.
+test-all: lint types
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+# Versions that were tested together, from a fresh environment. The local part of a version (+cpu) is dropped, so that
+# every platform finds its own build.
+lock:
+	rm -rf .lock && $(PYTHON) -m venv .lock
+	.lock/bin/python -m pip install --quiet setuptools wheel "torch==2.13.0" -e ".[test]"
+	.lock/bin/python -m pip freeze --all --exclude-editable | grep -v "^pip==" | sed "s/+cpu$$//" > requirements.lock
+	rm -rf .lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,78 @@
+"""The worked examples of docs/decoders.md: one toy model, each decoder's first five forwards as text.
+
+python -m tests.worked_examples        prints the blocks that the page holds
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from decoders import DecoderConfig, Step
+from tests.toy import END, MASK, VOCAB, run
+
+WORDS = ["<q>", "So", "Jane", "has", "86", "stickers", ".", "####", "<end>", "_"]
+TEXT = [1, 2, 3, 4, 5, 6, 7, 4, END, END, END, END]
+ALONE = [0.95, 0.70, 0.93, 0.30, 0.80, 0.92, 0.85, 0.35, 0.60, 0.75, 0.80, 0.80]
+HELP = 0.12  # what a filled neighbour adds to the confidence of a position
+
+EXAMPLES = {
+    "greedy": DecoderConfig(name="greedy", gen_length=12, block_size=6),
+    "llada": DecoderConfig(name="llada", gen_length=12, block_size=6, steps=6),
+    "dream": DecoderConfig(name="dream", gen_length=12, steps=5),
+    "fast_dllm": DecoderConfig(name="fast_dllm", gen_length=12, block_size=6),
+    "d2f": DecoderConfig(name="d2f", gen_length=12, block_size=6),
+    "lopa": DecoderConfig(name="lopa", k=2, gen_length=12, block_size=6),
+}
+
+
+def logits(ids: np.ndarray, start: int) -> np.ndarray:
+    """Knows the text; is surer of a position the more of its neighbours are filled."""
+    out = np.full((*ids.shape, VOCAB.size), -40.0)
+    for row, tokens in enumerate(ids):
+        for column in range(len(tokens)):
+            i = start + column - 1
+            if not 0 <= i < len(TEXT):
+                continue
+            beside = [n for n in (column - 1, column + 1) if 0 <= n < len(tokens) and start + n > 0]
+            prob = min(0.99, ALONE[i] + HELP * sum(tokens[n] != MASK for n in beside))
+            out[row, column, :MASK] = np.log((1 - prob) / (MASK - 1))
+            out[row, column, TEXT[i]] = np.log(prob)
+    return out
+
+
+def render(config: DecoderConfig) -> str:
+    """The first five forwards: what the anchor or the winner held, what was filled with which probability."""
+    generation = run(logits, config)
+    text = ["_"] * len(TEXT)
+    lines = []
+    for number, step in enumerate(generation.steps, 1):
+        if step.winner:
+            _put(text, (step.lookahead_positions[step.winner - 1],), (step.lookahead_tokens[step.winner - 1],))
+        if number <= 5:
+            lines.append(_line(number, step, text))
+        _put(text, step.positions, step.tokens)
+    end = f"{generation.forwards} forwards, {generation.rows} rows, {len(generation.ids)} tokens up to <end>"
+    return "\n".join([*lines, f"{'' if generation.forwards <= 5 else '... '}{end}"])
+
+
+def _line(number: int, step: Step, text: list[str]) -> str:
+    filled = ", ".join(
+        f"{WORDS[token]}@{position - 1} {prob:.2f}"
+        for position, token, prob in zip(step.positions, step.tokens, step.probs)
+    )
+    branches = ""
+    if step.branches > 1:
+        scores = " ".join(f"{score:.2f}" for score in step.scores)
+        extras = " ".join(f"+{WORDS[t]}@{p - 1}" for p, t in zip(step.lookahead_positions, step.lookahead_tokens))
+        branches = f"\n   branches: anchor {extras}; scores {scores}; winner {step.winner}"
+    return f"{number}. {' '.join(text)}{branches}\n   fills {filled}"
+
+
+def _put(text: list[str], positions: tuple[int, ...], tokens: tuple[int, ...]) -> None:
+    for position, token in zip(positions, tokens):
+        text[position - 1] = WORDS[token]
+
+
+if __name__ == "__main__":
+    for name, config in EXAMPLES.items():
+        print(f"### {name}\n\n```text worked:{name}\n{render(config)}\n```\n")
