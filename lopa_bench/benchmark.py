@@ -1,0 +1,130 @@
+"""`python -m lopa_bench.benchmark`: what a decode costs beside the bare model calls that it needs.
+
+The same decodes are timed whole, and as nothing but their model calls (network and head on recorded inputs), in turn
+and in one process, so that the ratio holds on a noisy machine. Then: samples per second, one by one and packed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from decoders import Decoder, DecoderConfig, Request, decode, make_decoder
+from decoders.types import Decode
+from lopa_bench.backends.local import LocalBackend, Session
+from lopa_bench.config import BackendSettings, ModelSettings
+from lopa_bench.models.served import serve
+from tasks.base import TaskConfig
+from tasks.registry import make_task
+
+
+def recorded(steps: Decode, log: list[Request]) -> Decode:
+    """Passes a decode through and notes its requests."""
+    request = next(steps)
+    while True:
+        log.append(request)
+        prediction = yield request
+        try:
+            request = steps.send(prediction)
+        except StopIteration as stop:
+            return stop.value
+
+
+@torch.inference_mode()
+def bare(backend: LocalBackend, requests: list[Request]) -> None:
+    """The model calls of a decode and nothing else: no masks to choose, no decoder, no records."""
+    session = Session(backend.new_cache(), backend.config.shifted, backend.config.mask_id)
+    for request in requests:
+        segment = session.open(request, backend.device)
+        session.last = (request.start, {})
+        rows, columns = session.needed()
+        hidden_TD = backend.model([segment], keep=True)
+        index = torch.from_numpy(rows * request.ids.shape[1] + columns)
+        backend.model.logits(hidden_TD[index.to(hidden_TD.device)]).max().item()
+
+
+def overhead(
+    backend: LocalBackend, decoder: Decoder, prompts: list[list[int]], vocab: Any, repeats: int
+) -> dict[str, float]:
+    """Median seconds of a pass over the prompts, whole and bare, alternating."""
+    logs: list[list[Request]] = []
+    for prompt in prompts:
+        logs.append([])
+        backend.decode(recorded(decode(decoder, prompt, vocab), logs[-1]))
+
+    def whole() -> None:
+        for prompt in prompts:
+            backend.decode(decode(decoder, prompt, vocab))
+
+    def calls() -> None:
+        for log in logs:
+            bare(backend, log)
+
+    pairs = [(_seconds(whole), _seconds(calls)) for _ in range(repeats)]
+    return {
+        "whole_s": statistics.median(pair[0] for pair in pairs),
+        "bare_s": statistics.median(pair[1] for pair in pairs),
+        "ratio": statistics.median(pair[0] / pair[1] for pair in pairs),
+        "forwards": sum(len(log) for log in logs),
+    }
+
+
+def packing(
+    backend: LocalBackend, decoder: Decoder, prompts: list[list[int]], vocab: Any, batch: int, repeats: int
+) -> dict[str, float]:
+    """Samples per second decoded one by one and `batch` at a time, and whether the ids are the same."""
+    jobs = [lambda p=prompt: decode(decoder, p, vocab) for prompt in prompts]
+    results: dict[int, list[Any]] = {}
+
+    def run(size: int) -> Callable[[], None]:
+        def go() -> None:
+            outcomes = dict(backend.stream(jobs, batch=size))
+            results[size] = [outcome.generation.ids for _, outcome in sorted(outcomes.items()) if outcome.generation]
+
+        return go
+
+    pairs = [(_seconds(run(1)), _seconds(run(batch))) for _ in range(repeats)]
+    return {
+        "single_per_s": len(prompts) / statistics.median(pair[0] for pair in pairs),
+        "packed_per_s": len(prompts) / statistics.median(pair[1] for pair in pairs),
+        "ratio": statistics.median(pair[0] / pair[1] for pair in pairs),
+        "same_ids": float(results[1] == results[batch]),
+    }
+
+
+def _seconds(action: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="embedded:mini", help="checkpoint folder (default: the embedded model)")
+    parser.add_argument("--k", type=int, nargs="+", default=[0, 4, 8], help="lookahead branches")
+    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=None)
+    args = parser.parse_args()
+    settings = ModelSettings(path=args.model, max_length=512)
+    served = serve(settings, BackendSettings(threads=args.threads))
+    backend = LocalBackend(served.network, 512)
+    task = make_task(TaskConfig(source="embedded", limit=args.samples), embedded_default=True)
+    prompts = [served.encode(task.prompt(problem)) for problem in task.problems]
+    for k in args.k:
+        config = DecoderConfig(k=k, gen_length=128, block_size=16, attention="block_causal")
+        decoder = make_decoder(config)
+        numbers = overhead(backend, decoder, prompts, served.vocabulary, args.repeats)
+        print(f"lopa k={k}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers.items()))
+        numbers = packing(backend, decoder, prompts, served.vocabulary, args.batch, args.repeats)
+        print(f"lopa k={k}, batch {args.batch}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers.items()))
+
+
+if __name__ == "__main__":
+    main()
