@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,24 @@ def test_a_cached_suffix_is_seen_like_a_fed_one() -> None:
     whole.commit(0, 0, 20)
     block = Segment(ids[:, 6:12], 6, cache, suffix=(12, 20))
     torch.testing.assert_close(model([block]), expected[6:12], rtol=0, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_the_network_equals_transformers_own_qwen2(tmp_path: Path) -> None:
+    """Dream's layout is Qwen2's: with a causal mask both networks must give the same logits."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    theirs = Qwen2ForCausalLM(
+        Qwen2Config(vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False)
+    ).eval()  # fmt: skip
+    theirs.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    theta = config.get("rope_theta") or config["rope_parameters"]["rope_theta"]
+    config |= {"model_type": "Dream", "mask_token_id": 59, "rope_theta": theta}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ours = load_model(tmp_path, torch.float32, CPU).eval()
+    ids = torch.randint(0, 59, (2, 20))
+    causal = torch.full((20, 20), -torch.inf).triu(1)
+    torch.testing.assert_close(ours.logits(ours.hidden(ids, causal)), theirs(ids).logits, rtol=0, atol=1e-4)
