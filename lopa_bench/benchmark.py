@@ -16,7 +16,7 @@ import torch
 
 from decoders import Decoder, DecoderConfig, Request, decode, make_decoder
 from decoders.types import Decode
-from lopa_bench.backends.local import LocalBackend, Session
+from lopa_bench.backends.local import Job, LocalBackend, Session
 from lopa_bench.config import BackendSettings, ModelSettings
 from lopa_bench.models.served import serve
 from tasks.base import TaskConfig
@@ -78,7 +78,7 @@ def packing(
     backend: LocalBackend, decoder: Decoder, prompts: list[list[int]], vocab: Any, batch: int, repeats: int
 ) -> dict[str, float]:
     """Samples per second decoded one by one and `batch` at a time, and whether the ids are the same."""
-    jobs = [lambda p=prompt: decode(decoder, p, vocab) for prompt in prompts]
+    jobs = [Job(prompt, lambda cached, p=prompt: decode(decoder, p, vocab, cached)) for prompt in prompts]
     results: dict[int, list[Any]] = {}
 
     def run(size: int) -> Callable[[], None]:

@@ -10,13 +10,17 @@ import torch
 
 from decoders import DecoderConfig, Vocabulary, decode, make_decoder
 from decoders.types import Readout
-from lopa_bench.backends.local import LocalBackend
+from lopa_bench.backends.local import Job, LocalBackend
 from lopa_bench.backends.readout import read_out
 from lopa_bench.models.loader import load_model
 from tests.toy import VOCAB, backend, fixed
 
 MODELS = Path(__file__).parent / "golden" / "models"
 PROMPTS = [[3, 17, 21], [40, 2, 9, 9, 61, 5, 33], [1], [77, 12, 30, 8], [5, 6, 7, 8, 9, 10]]
+
+
+def job(config: DecoderConfig, prompt: list[int], vocab: Vocabulary = VOCAB) -> Job:
+    return Job(prompt, lambda cached: decode(make_decoder(config), prompt, vocab, cached))
 
 
 def real(name: str = "dream_a") -> LocalBackend:
@@ -39,7 +43,7 @@ def test_packed_samples_decode_as_alone(config: DecoderConfig, model: str) -> No
     """On a real fp32 network: ids, filled positions and forwards of each sample are those of batch 1."""
     local = real(model)
     vocab = Vocabulary(local.config.mask_id, local.config.end_ids, local.config.vocab_size)
-    jobs = [lambda p=prompt: decode(make_decoder(config), p, vocab) for prompt in PROMPTS]
+    jobs = [job(config, prompt, vocab) for prompt in PROMPTS]
     alone = {i: outcome.generation for i, outcome in local.stream(jobs, batch=1)}
     for batch in (2, 5):
         for i, outcome in local.stream(jobs, batch=batch):
@@ -53,15 +57,13 @@ def test_packed_samples_decode_as_alone(config: DecoderConfig, model: str) -> No
 
 def test_packed_samples_share_their_model_calls() -> None:
     local = backend(fixed([0.5] * 4))
-    config = make_decoder(DecoderConfig(name="greedy", gen_length=4))
-    outcomes = dict(local.stream([lambda: decode(config, [0], VOCAB)] * 3, batch=3))
+    outcomes = dict(local.stream([job(DecoderConfig(name="greedy", gen_length=4), [0])] * 3, batch=3))
     assert local.model.calls == 4  # type: ignore[union-attr]
     assert [outcome.generation.forwards for outcome in outcomes.values() if outcome.generation] == [4, 4, 4]
 
 
 def test_times_of_packed_samples_are_not_invented() -> None:
-    config = make_decoder(DecoderConfig(name="greedy", gen_length=3))
-    jobs = [lambda: decode(config, [0], VOCAB)] * 2
+    jobs = [job(DecoderConfig(name="greedy", gen_length=3), [0])] * 2
     for _, outcome in backend(fixed([0.5] * 3)).stream(jobs, batch=2):
         assert outcome.total_s is None
         assert outcome.step_s == []
@@ -77,8 +79,8 @@ def test_a_sample_with_non_finite_logits_disturbs_no_other() -> None:
         out[ids[:, 0] == 5] = np.nan
         return out
 
-    config = make_decoder(DecoderConfig(name="d2f", gen_length=4, cache="none"))
-    jobs = [lambda p=prompt: decode(config, [p], VOCAB) for prompt in (0, 5, 1)]
+    config = DecoderConfig(name="d2f", gen_length=4, cache="none")
+    jobs = [job(config, [prompt]) for prompt in (0, 5, 1)]
     for batch in (1, 3):
         outcomes = dict(backend(logits).stream(jobs, batch=batch))
         assert [outcomes[i].status for i in range(3)] == ["length", "non_finite", "length"]
@@ -103,3 +105,21 @@ def test_confidences_are_float32_also_for_a_half_precision_model() -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0, 0.0]], dtype=torch.bfloat16)
     expected = read_out(logits.float(), Readout(), mask_id=3)["prob"]
     assert read_out(logits, Readout(), mask_id=3)["prob"] == pytest.approx(expected, abs=1e-7)
+
+
+def test_prefix_reuse_is_exact_for_an_equal_prompt_under_block_causal_attention() -> None:
+    """The same prompt again feeds one prompt token instead of all, and gives the same ids; another prompt is fed whole
+    under `exact`, and from the first difference on under `approximate`.
+    """
+    config = DecoderConfig(k=2, gen_length=16, block_size=8, attention="block_causal")
+    first, other = [3, 17, 21, 40, 5], [3, 17, 21, 9, 9]
+    for reuse, expected in (("off", [0, 0, 0]), ("exact", [0, 4, 0]), ("approximate", [0, 4, 3])):
+        local = LocalBackend(real().model, 128, prefix_reuse=reuse)
+        vocab = Vocabulary(local.config.mask_id, local.config.end_ids, local.config.vocab_size)
+        outcomes = dict(local.stream([job(config, prompt, vocab) for prompt in (first, first, other)]))
+        assert [outcomes[i].cached for i in range(3)] == expected
+        generations = [outcomes[i].generation for i in range(3)]
+        assert generations[0] is not None
+        assert generations[1] is not None
+        assert generations[0].ids == generations[1].ids
+        assert generations[1].steps[0].tokens_processed == generations[0].steps[0].tokens_processed - expected[1]

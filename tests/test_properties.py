@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoders import DecoderConfig, DecoderError, Generation, ScoreConfig, decode, make_decoder
+from lopa_bench.backends.local import Job
 from tests.toy import END, MASK, VOCAB, backend, hashed, run
 
 settings.register_profile("quick", max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
@@ -99,10 +100,10 @@ def test_k_0_is_the_base(config: DecoderConfig, seed: int) -> None:
 @given(st.lists(configs(), min_size=2, max_size=5), st.integers(0, 10**6))
 def test_the_result_does_not_depend_on_batch_mates(several: list[DecoderConfig], seed: int) -> None:
     """Decodes of any kind packed into one call give what they give alone, steps included."""
-    jobs = [lambda c=config, i=i: decode(make_decoder(c), [i], VOCAB) for i, config in enumerate(several)]
-    packed = dict(backend(hashed(seed)).stream(jobs, batch=len(jobs)))
-    for i, job in enumerate(jobs):
-        alone = backend(hashed(seed)).decode(job())
+    starts = [lambda _, c=config, i=i: decode(make_decoder(c), [i], VOCAB) for i, config in enumerate(several)]
+    packed = dict(backend(hashed(seed)).stream([Job([i], start) for i, start in enumerate(starts)], len(starts)))
+    for i, start in enumerate(starts):
+        alone = backend(hashed(seed)).decode(start(0))
         assert packed[i].generation == alone.generation
 
 

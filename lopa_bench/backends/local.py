@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,12 +19,24 @@ class NonFinite(ArithmeticError):
     """The model gave logits that are not finite; the sample cannot be decoded."""
 
 
+@dataclass(frozen=True)
+class Job:
+    """A decode to be started when its turn comes: `start(cached)`, with `cached` prompt positions in the cache."""
+
+    prompt: Sequence[int]
+    start: Callable[[int], Decode]
+
+
 @dataclass
 class Outcome:
-    """What became of one sample. Times in seconds, device work included; None in packed runs (see `stream`)."""
+    """What became of one sample. Times in seconds, device work included; None in packed runs (see `stream`).
+
+    `cached`: prompt positions taken over from an earlier request.
+    """
 
     generation: Generation | None
     status: str  # the generation's finish reason, or non_finite, or error
+    cached: int = 0
     step_s: list[float] = field(default_factory=list)
     prefill_s: float | None = None
     total_s: float | None = None
@@ -119,10 +131,15 @@ class LocalBackend:
 
     name = "local"
 
-    def __init__(self, model: Transformer, max_length: int | None = None):
+    def __init__(self, model: Transformer, max_length: int | None = None, prefix_reuse: str = "off"):
+        """`prefix_reuse`: whether a request starts from the prompt positions that it shares with an earlier one on the
+        same cache: "off"; "exact", only if the whole prompt is the same; "approximate", the longest common prefix,
+        whose keys and values have seen the rest of the earlier prompt.
+        """
         self.model = model.eval()
         self.config = model.config
         self.max_length = max_length or model.config.max_positions
+        self.prefix_reuse = prefix_reuse
         weight = model.embed.weight
         self.device, self.dtype = weight.device, weight.dtype
         self._free: list[KVCache] = []
@@ -135,20 +152,21 @@ class LocalBackend:
         """Runs one decode alone, with times; on a given cache its first positions may hold an earlier request's."""
         if cache is not None:
             self._free.append(cache)
-        return next(iter(self.stream([lambda: decode])))[1]
+        return next(iter(self.stream([Job((), lambda cached: decode)])))[1]
 
-    def stream(self, jobs: Iterable[Callable[[], Decode]], batch: int = 1) -> Iterator[tuple[int, Outcome]]:
+    def stream(self, jobs: Iterable[Job], batch: int = 1) -> Iterator[tuple[int, Outcome]]:
         """Runs the jobs in order, up to `batch` at a time in one call; yields (job number, outcome) as they finish.
 
-        A job is called when its turn comes and returns the decoder's generator. With batch > 1 a call's time cannot be
-        divided among its samples, so outcomes carry no times.
+        With batch > 1 a call's time cannot be divided among its samples, so outcomes carry no times.
         """
         waiting = enumerate(jobs)
         running: dict[int, _Running] = {}
         while True:
             while len(running) < batch and (item := next(waiting, None)) is not None:
                 number, job = item
-                entry = _Running(job(), self._session())
+                cache, cached = self._claim(job.prompt)
+                session = Session(cache, self.config.shifted, self.config.mask_id)
+                entry = _Running(job.start(cached), session, cached)
                 if entry.send(None):
                     running[number] = entry
                 else:
@@ -181,8 +199,17 @@ class LocalBackend:
                 at += count
                 entries[i].receive(*needed[i], part, time.perf_counter() - began)
 
-    def _session(self) -> Session:
-        return Session(self._free.pop() if self._free else self.new_cache(), self.config.shifted, self.config.mask_id)
+    def _claim(self, prompt: Sequence[int]) -> tuple[KVCache, int]:
+        """A cache for this prompt, and how many of its first positions hold it already."""
+        cache = self._free.pop() if self._free else self.new_cache()
+        shared = 0
+        if self.prefix_reuse != "off":
+            shared = next((i for i, (a, b) in enumerate(zip(cache.prompt, prompt)) if a != b), len(prompt))
+            shared = min(shared, len(cache.prompt), len(prompt) - 1)  # the last token is always fed
+            if self.prefix_reuse == "exact" and list(cache.prompt) != list(prompt):
+                shared = 0
+        cache.prompt = tuple(prompt)
+        return cache, shared
 
     def _finish(self, entry: _Running, batch: int) -> Outcome:
         self._free.append(entry.session.cache)
@@ -196,7 +223,8 @@ class LocalBackend:
 class _Running:
     """A decode under way."""
 
-    def __init__(self, decode: Decode, session: Session):
+    def __init__(self, decode: Decode, session: Session, cached: int):
+        self.cached = cached
         self.decode = decode
         self.session = session
         self.request: Request | None = None
@@ -226,7 +254,7 @@ class _Running:
     def _end(self, generation: Generation | None, status: str, error: str | None = None) -> None:
         total = time.perf_counter() - self.began
         prefill = self.step_s[0] if self.step_s else None
-        self.outcome = Outcome(generation, status, self.step_s, prefill, total, error)
+        self.outcome = Outcome(generation, status, self.cached, self.step_s, prefill, total, error)
 
 
 def _group_by_readout(entries: list[_Running]) -> dict:

@@ -1,0 +1,79 @@
+"""Every choice of the configuration composes and is valid; wrong overrides fail fast and clearly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from decoders import make_decoder
+from lopa_bench.config import Config, register, validate
+
+CONF = Path(__file__).parents[1] / "conf"
+
+
+def composed(*overrides: str) -> Config:
+    register()
+    with initialize_config_module("conf", version_base="1.3"):
+        config = OmegaConf.to_object(compose("config", list(overrides)))
+    assert isinstance(config, Config)
+    return config
+
+
+def choices(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", choices("decoder"))
+def test_every_decoder_file_is_valid_with_every_model(name: str) -> None:
+    for model in choices("model"):
+        extra = ["model.path=embedded:mini"] if model in ("dream", "llada") else []
+        config = composed(f"decoder={name}", f"model={model}", *extra)
+        validate(config)
+        assert make_decoder(config.decoder).config.name == name
+
+
+@pytest.mark.parametrize("name", choices("task"))
+def test_every_task_file_is_valid(name: str) -> None:
+    validate(composed(f"task={name}"))
+
+
+def test_with_one_model_k_0_of_lopa_is_its_base_by_default() -> None:
+    """The files of the bases and lopa's own agree on what the fill rule reads, on the embedded model."""
+    for base in ("greedy", "fast_dllm", "d2f", "llada"):
+        plain = make_decoder(composed(f"decoder={base}").decoder).config
+        lopa = make_decoder(composed("decoder=lopa", f"decoder.base={base}", "decoder.k=0").decoder).config
+        for name in ("fill", "attention", "cache", "block_size", "tau_conf", "tau_add", "tau_act", "forced", "steps"):
+            assert getattr(plain, name) == getattr(lopa, name), (base, name)
+        assert lopa.fill_confidence == plain.fill_confidence
+
+
+WRONG = [
+    (["decoder.k=-1"], "decoder.k=-1 is not allowed; allowed: from 0 to 1024"),
+    (["decoder.k=two"], "decoder.k=two is not allowed; allowed: an integer from 0 to 1024, or auto"),
+    (["task=gsm9k"], "task=gsm9k is unknown; allowed: gsm8k"),
+    (["decoder.tau_conf=1.5"], "decoder.tau_conf=1.5 is not allowed; allowed: from 0 to 1"),
+    (["decoder.block_size=0"], "decoder.block_size=0 is not allowed; allowed: from 1 to 65536"),
+    (["decoder.tau_conf=abc"], "decoder.tau_conf: Value 'abc' of type 'str' could not be converted to Float"),
+    (["decoder.kk=3"], "decoder.kk is no setting; allowed here: name,"),
+    (["decoder=greedy", "decoder.tau_conf=0.5"], "decoder.tau_conf=0.5 has no meaning for decoder=greedy"),
+    (["model=dream"], "model.path is not set"),
+    (["backend.prefix_reuse=exact", "decoder.attention=full"], "needs decoder.attention=block_causal"),
+    (["decoder.gen_length=512"], "leaves no room for a prompt"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "message"), WRONG)
+def test_a_wrong_override_is_one_message_and_status_2(overrides: list[str], message: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lopa_bench", *overrides]
+    environment = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 2
+    assert message in done.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
