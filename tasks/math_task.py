@@ -1,0 +1,121 @@
+"""MATH: competition problems with an answer in LaTeX (Hendrycks et al. 2021, arXiv 2103.03874), and MATH-500."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.base import Problem, Prompt, Score, Task, TaskConfig, TaskError
+from tasks.files import Row
+from tasks.math_answers import final_answer, same_text, solution_answer
+from tasks.math_grader import Comparison, GraderPool
+from tasks.math_shots import MINERVA_SHOTS
+from tasks.prompts import chat_prompt, completion_prompt
+from tasks.sources import HubSet, Split, load_split
+
+# The order of lm_eval's group minerva_math.
+SUBJECTS = (
+    "algebra",
+    "counting_and_probability",
+    "geometry",
+    "intermediate_algebra",
+    "number_theory",
+    "prealgebra",
+    "precalculus",
+)
+MATH = Split(
+    title="MATH test",
+    fields=("problem", "solution"),
+    hub=HubSet("EleutherAI/hendrycks_math", "test", 5000, SUBJECTS, "21a5633873b6a120296cce3e2df9d5550074f4a3"),
+)
+# The 500 problems that "Let's Verify Step by Step" (Lightman et al. 2023, arXiv 2305.20050) kept for evaluation.
+MATH500 = Split(
+    title="MATH-500",
+    fields=("problem", "solution", "answer"),
+    hub=HubSet("HuggingFaceH4/MATH-500", "test", 500, revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"),
+    originals={"35dc41080a3680858b27fa7e0533d2d547825316fc5dafe5d316f4ccc5a06132": 500},
+)
+
+FRAME = "Problem:\n{question}\n\nSolution:"
+FRAME_ZERO_SHOT = "{question}\n\nReason step by step, and put your final answer within \\boxed{}."
+STOP = ("\n\nProblem:", "</s>", "<|im_end|>")
+LM_EVAL_STOP = ("Problem:",)
+
+
+class Math(Task):
+    """`problems` are the first `limit` rows of the source, in its order: whole MATH starts with all of algebra."""
+
+    split = MATH
+    shots_styles = ("keyed", "lm_eval")
+    prompt_styles = ("auto", "chat", "plain", "lm_eval")
+    scorers = ("math_verify",)
+    scorer = "math_verify"
+
+    def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
+        self.name = config.name
+        self.prompt_style = "chat" if config.prompt_style == "auto" else config.prompt_style
+        self.stop = LM_EVAL_STOP if self.prompt_style == "lm_eval" else STOP
+        self.shots = len(MINERVA_SHOTS) if config.shots is None else config.shots
+        if self.shots > len(MINERVA_SHOTS):
+            raise TaskError(f"shots={self.shots}: {self.split.title} has {len(MINERVA_SHOTS)} fixed examples")
+        rows, self.source = load_split(self.split, config.source, config.revision, embedded_default)
+        self.problems: Sequence[Problem] = _problems(rows, self.split)[: config.limit]
+        self._graders = GraderPool()
+        self._check_golds()
+
+    def prompt(self, problem: Problem) -> Prompt:
+        shots = MINERVA_SHOTS[: self.shots]
+        if self.prompt_style == "chat":
+            return chat_prompt(problem.question, shots, FRAME if shots else FRAME_ZERO_SHOT)
+        return completion_prompt(problem.question, shots, FRAME)
+
+    def score(self, problem: Problem, completion: str) -> Score:
+        return self.score_all([(problem, completion)])[0]
+
+    def score_all(self, pairs: Sequence[tuple[Problem, str]]) -> list[Score]:
+        answers = [final_answer(completion) for _, completion in pairs]
+        asked = [
+            (problem.gold, answer)
+            for (problem, _), answer in zip(pairs, answers, strict=True)
+            if answer is not None and not same_text(problem.gold, answer)
+        ]
+        verdicts = dict(zip(asked, self._graders.compare_all(asked), strict=True)) if asked else {}
+        return [_score(problem.gold, answer, verdicts) for (problem, _), answer in zip(pairs, answers, strict=True)]
+
+    def _check_golds(self) -> None:
+        """Every gold must equal itself under the scorer, else no answer to its problem could be found right."""
+        golds = [(problem.gold, problem.gold) for problem in self.problems]
+        verdicts = self._graders.compare_all(golds)
+        failed = [p.id for p, verdict in zip(self.problems, verdicts, strict=True) if not verdict.correct]
+        if failed:
+            names = ", ".join(failed[:5])
+            warnings.warn(
+                f"math-verify does not find {len(failed)} of {len(golds)} golds of {self.source.name} equal to "
+                f"themselves; only the same text will count as right for: {names}",
+                stacklevel=2,
+            )
+
+
+class Math500(Math):
+    split = MATH500
+
+
+def _problems(rows: Sequence[Row], split: Split) -> list[Problem]:
+    problems = []
+    for number, row in enumerate(rows):
+        gold = row.get("answer") or solution_answer(row["solution"])
+        if not gold:
+            raise TaskError(f"{split.title}, row {number + 1}: the solution has no \\boxed answer")
+        problems.append(Problem(row.get("unique_id") or f"math-test-{number}", row["problem"], gold, row))
+    if len({problem.id for problem in problems}) < len(problems):
+        raise TaskError(f"{split.title}: the values of unique_id are not unique")
+    return problems
+
+
+def _score(gold: str, answer: str | None, verdicts: dict[tuple[str, str], Comparison]) -> Score:
+    if answer is None:
+        return Score(False, "none")
+    verdict = verdicts.get((gold, answer)) or Comparison("ok", True, "same text")
+    details: dict[str, Any] = {"reason": verdict.reason} if verdict.reason else {}
+    return Score(verdict.correct, verdict.status, answer, details)

@@ -1,0 +1,108 @@
+"""The MATH tasks: sources, prompts and verdicts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tasks.base import Prompt, TaskConfig, TaskError
+from tasks.math_task import Math, Math500
+
+SHARED = Path(__file__).parents[2] / "shared"
+GOLDEN = SHARED / "golden_prompts.json"
+ROWS = [
+    {"problem": "What is $\\frac{1}{4} + \\frac{1}{4}$?", "solution": "It is $\\boxed{\\frac{1}{2}}$."},
+    {"problem": "What is $2^3$?", "solution": "It is $\\boxed{8}$."},
+]
+
+
+@pytest.fixture
+def math_file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def _task(source: Path, **settings: object) -> Math:
+    return Math(TaskConfig(name="math", source=str(source), **settings), embedded_default=False)  # type: ignore[arg-type]
+
+
+def test_there_is_no_embedded_set() -> None:
+    with pytest.raises(TaskError, match="there is no embedded set for MATH test: give source=hub or source=<path"):
+        Math(TaskConfig(name="math", source="embedded"), embedded_default=False)
+    with pytest.raises(TaskError, match="there is no embedded set for MATH-500"):
+        Math500(TaskConfig(name="math500"), embedded_default=True)
+
+
+def test_a_verdict_and_its_status(math_file: Path) -> None:
+    task = _task(math_file)
+    half, eight = task.problems
+    scores = task.score_all(
+        [(half, r"\boxed{0.5}"), (half, r"\boxed{\frac13}"), (eight, r"\boxed{8"), (eight, r"\boxed{8}")]
+    )
+    assert [(score.correct, score.status, score.extracted) for score in scores] == [
+        (True, "ok", "0.5"),
+        (False, "ok", r"\frac13"),
+        (False, "none", None),
+        (True, "ok", "8"),
+    ]
+    assert task.score(half, r"\boxed{0.5}") == scores[0]
+
+
+def test_a_solution_without_an_answer_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps(ROWS[0]) + "\n" + json.dumps({"problem": "Why?", "solution": "Because."}))
+    with pytest.raises(TaskError, match=r"MATH test, row 2: the solution has no \\boxed answer"):
+        _task(path)
+
+
+def test_a_gold_that_does_not_equal_itself_is_reported_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"problem": "Which?", "solution": "x", "answer": "\\frac{0}{0}"}))
+    with pytest.warns(UserWarning, match="1 of 1 golds .* equal to themselves.*: math-test-0"):
+        task = _task(path)
+    assert task.problems[0].id == "math-test-0"
+
+
+def test_the_chat_prompt_asks_for_a_box(math_file: Path) -> None:
+    task = _task(math_file, shots=0)
+    messages = task.prompt(task.problems[1]).messages
+    assert messages is not None
+    assert messages[0]["content"].startswith("What is $2^3$?")
+    assert "\\boxed{}" in messages[0]["content"]
+
+
+def test_chat_shots_are_turns(math_file: Path) -> None:
+    task = _task(math_file)
+    messages = task.prompt(task.problems[1]).messages
+    assert messages is not None
+    assert len(messages) == 9
+    assert messages[-1]["content"] == "Problem:\nWhat is $2^3$?\n\nSolution:"
+    with pytest.raises(TaskError, match="shots=5: MATH test has 4 fixed examples"):
+        _task(math_file, shots=5)
+
+
+@pytest.mark.skipif(not GOLDEN.is_file(), reason="no shared/golden_prompts.json beside the project")
+@pytest.mark.parametrize("key", ["minerva_math_algebra-k4-rank0of1", "minerva_math_algebra-k4-rank1of8"])
+def test_lm_eval_prompts_are_equal_byte_for_byte(tmp_path: Path, key: str) -> None:
+    entries = json.loads(GOLDEN.read_text())[key]
+    questions = [entry["prompt"].rpartition("Problem:\n")[2].removesuffix("\n\nSolution:") for entry in entries]
+    path = tmp_path / "mine.jsonl"
+    rows = [{"problem": question, "solution": "$\\boxed{1}$"} for question in questions]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = _task(path, prompt_style="lm_eval")
+    for entry, problem in zip(entries, task.problems, strict=True):
+        assert task.prompt(problem) == Prompt(entry["prompt"])
+        assert tuple(entry["gen_kwargs"]["until"]) == task.stop
+
+
+@pytest.mark.filterwarnings("error")
+def test_math500_has_500_problems_whose_solutions_are_right() -> None:
+    path = SHARED / "data" / "math500" / "test.jsonl"
+    if not path.is_file():
+        pytest.skip("no shared/data/math500 beside the project")
+    task = Math500(TaskConfig(name="math500", source=str(path)), embedded_default=False)
+    assert task.source.name == "MATH-500 (original file)"
+    assert len({problem.id for problem in task.problems}) == 500
+    scores = task.score_all([(problem, problem.row["solution"]) for problem in task.problems])
+    assert all(score.correct for score in scores)
