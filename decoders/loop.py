@@ -94,11 +94,10 @@ class _Run:
         self.cache.settle(request, branches, winner)
         self._record(request, branches, scores, winner, view, chosen, state)
         state.verify()
-        k = self.config.k
-        if not k:
+        if self.config.k == 0:
             return [state], False
         rank = prediction.measure(self.config.confidence or "prob")[winner, view.position - request.start]
-        return propose(state, view, rank, int(k), self.config, self.window.layout, self.vocab), False
+        return propose(state, view, rank, self.config, self.window.layout, self.vocab), False
 
     def _view(self, branch: Branch, row: int, request: Request, prediction: Prediction) -> View:
         lo, hi = self.window.scope(branch)
@@ -139,8 +138,11 @@ class _Run:
         return not (branch.ids[len(self.prompt) : end] == self.vocab.mask_id).any()
 
     def _set_aside_complete(self, branches: list[Branch]) -> tuple[list[Branch], Branch | None]:
-        """The branches that need a model call, and the best-ranked one that is complete."""
-        complete = [self._complete(branch) for branch in branches]
+        """The branches that need a model call, and the best-ranked one without any mask.
+
+        A branch that holds an end token and masks behind it is verified like any other: it has to win by its score.
+        """
+        complete = [branch.masks_left == 0 for branch in branches]
         finished = [branch for branch, done in zip(branches, complete) if done]
         return [branch for branch, done in zip(branches, complete) if not done], finished[0] if finished else None
 

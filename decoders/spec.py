@@ -129,6 +129,8 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
         raise DecoderError(
             f"decoder.cache={config.cache} needs decoder.attention=full: its blocks see the text behind them"
         )
+    if config.k == "auto" and config.floor is not None:
+        raise DecoderError(f"decoder.floor={config.floor} has no meaning with decoder.k=auto; set k to a number")
     if config.score.window is not None and config.score.bottom < 1.0:
         both = f"decoder.score.window={config.score.window} and decoder.score.bottom={config.score.bottom}"
         raise DecoderError(f"{both} exclude each other; set one")
