@@ -1,48 +1,43 @@
-"""`python -m lopa_bench`: composes the configuration and starts the run. Heavy imports happen after validation."""
+"""`python -m lopa_bench`, also installed as `lopa-bench`: runs, sweeps, and the commands `ls` and `show`."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
-
-import hydra
-from omegaconf import DictConfig, OmegaConf
-
-from lopa_bench.config import Config, register, validate
-from lopa_bench.messages import explain
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
-
-
-@hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
-def job(settings: DictConfig) -> Any:
-    """One run of one resolved configuration."""
-    config = OmegaConf.to_object(settings)
-    assert isinstance(config, Config)
-    validate(config)
-    from lopa_bench.run import run
-
-    resolved: Any = OmegaConf.to_container(settings, resolve=True)
-    return run(config, resolved)
+COMMANDS = ("ls", "show")
 
 
 def main() -> None:
-    """Runs the job and turns wrong settings and wrong data into one message and exit status 2."""
-    OmegaConf.register_new_resolver("lopa_token", lambda: os.urandom(2).hex(), use_cache=True)
-    register()
+    """Ends with the exit status that --help promises; wrong settings and wrong data are one message."""
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        from lopa_bench.listing import command
+
+        sys.exit(command(sys.argv[1:]))
+    from lopa_bench import entry, sweep
+    from lopa_bench.signals import exit_code, stop_on_signals
+
+    entry.prepare()
+    stop_on_signals()
     verbose = os.environ.get(FULL_ERROR) == "1"
     os.environ[FULL_ERROR] = "1"  # so that Hydra hands its errors over instead of printing them
+    code = 0
     try:
-        job()
-    except KeyboardInterrupt:
-        sys.exit(130)
+        entry.main()
+    except KeyboardInterrupt as stop:
+        code = exit_code(stop)
     except Exception as error:
+        from lopa_bench.messages import explain
+
         message = explain(error)
         if verbose or message is None:
+            sweep.conclude()
             raise
         print(message, file=sys.stderr)
-        sys.exit(2)
+        code = 2
+    failed = sweep.conclude()
+    sys.exit(code or failed)
 
 
 if __name__ == "__main__":

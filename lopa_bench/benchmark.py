@@ -10,6 +10,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -78,7 +79,7 @@ def packing(
     backend: LocalBackend, decoder: Decoder, prompts: list[list[int]], vocab: Any, batch: int, repeats: int
 ) -> dict[str, float]:
     """Samples per second decoded one by one and `batch` at a time, and whether the ids are the same."""
-    jobs = [Job(prompt, lambda cached, p=prompt: decode(decoder, p, vocab, cached)) for prompt in prompts]
+    jobs = [Job(prompt, partial(decode, decoder, prompt, vocab)) for prompt in prompts]
     results: dict[int, list[Any]] = {}
 
     def run(size: int) -> Callable[[], None]:

@@ -41,12 +41,17 @@ class ModelSettings:
 
 @dataclass
 class BackendSettings:
-    """Where the model runs. `threads`: CPU threads of torch, null for torch's own choice."""
+    """Where the model runs. `threads`: CPU threads of torch; null: 1 for a small model, else torch's choice.
+
+    `prefix_reuse`: off; exact (an equal prompt again, block-causal attention); approximate (the longest common prefix
+    with the request before, whose values have seen the rest of that prompt: rows are marked).
+    """
 
     name: str = "local"
     device: str = "auto"
     threads: int | None = None
     compile: bool = False
+    prefix_reuse: str = "off"
 
 
 @dataclass
@@ -54,20 +59,34 @@ class RunSettings:
     """How the problems are worked through.
 
     `batch`: samples decoded together in one model call. `warmup`: untimed decodes before the first sample.
+    `shard`: "i/n" takes the problems whose index leaves i when divided by n; None takes all.
     `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
     """
 
     seed: int = 0
     batch: int = 1
     warmup: int = 1
+    shard: str | None = None
     preset: str = "effective"
     out: str = "outputs"
     progress: bool = True
 
 
 @dataclass
+class ObjectiveSettings:
+    """What an optimising sweeper is told of a job: the aggregate `maximise`, as long as `accuracy` is reached."""
+
+    maximise: str | None = None
+    accuracy: float | None = None
+
+
+@dataclass
 class Config:
-    """Everything that a run depends on."""
+    """Everything that a run depends on.
+
+    `resume`: continue an earlier run with the same settings, or print its numbers if it is finished.
+    `fail_fast`: a sweep starts no further job once one has failed.
+    """
 
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -75,15 +94,20 @@ class Config:
     backend: BackendSettings = field(default_factory=BackendSettings)
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     run: RunSettings = field(default_factory=RunSettings)
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    resume: bool = True
+    fail_fast: bool = False
 
 
 CHOICES = {
     "model.dtype": ("auto", "float32", "bfloat16", "float16"),
     "model.attention": ("full", "block_causal"),
     "backend.name": ("local",),
+    "backend.prefix_reuse": ("off", "exact", "approximate"),
     "backend.device": ("auto", "cpu", "cuda", "mps", "npu"),
     "tracker.name": ("none", "wandb"),
     "tracker.mode": ("online", "offline", "disabled"),
+    "objective.maximise": (None, "tpf", "tpf_row", "tps", "tps_decode", "accuracy", "tokens_per_processed"),
 }
 LEAST = {
     "model.max_length": 2,
@@ -93,6 +117,7 @@ LEAST = {
     "run.batch": 1,
     "run.warmup": 0,
     "run.seed": 0,
+    "task.samples": 1,
 }
 
 
@@ -107,6 +132,7 @@ def validate(config: Config) -> None:
     """Everything that can be judged before anything is loaded. Raises ConfigError, DecoderError or TaskError."""
     from decoders import make_decoder
     from lopa_bench.presets import PRESETS
+    from lopa_bench.units import Shard
     from tasks.registry import check_settings
 
     for name, allowed in {**CHOICES, "run.preset": tuple(PRESETS)}.items():
@@ -114,7 +140,7 @@ def validate(config: Config) -> None:
         if name == "backend.device" and value.partition(":")[0] in allowed:
             continue
         if value not in allowed:
-            raise ConfigError(f"{name}={value} is not allowed; allowed: {', '.join(allowed)}")
+            raise ConfigError(f"{name}={value} is not allowed; allowed: {', '.join(map(_shown, allowed))}")
     for name, least in LEAST.items():
         value = _value(config, name)
         if value is not None and value < least:
@@ -124,6 +150,14 @@ def validate(config: Config) -> None:
         raise ConfigError(
             f"decoder.gen_length={decoder.gen_length} leaves no room for a prompt in "
             f"model.max_length={config.model.max_length}; allowed: at most {config.model.max_length - 1}"
+        )
+    Shard.parse(config.run.shard)
+    reuse = config.backend.prefix_reuse
+    if reuse != "off" and decoder.cache != "exact":
+        raise ConfigError(f"backend.prefix_reuse={reuse} needs decoder.cache=exact; allowed here: off")
+    if reuse == "exact" and decoder.attention != "block_causal":
+        raise ConfigError(
+            "backend.prefix_reuse=exact needs decoder.attention=block_causal; allowed here: off, approximate"
         )
     check_settings(config.task)
     check_model_path(config.model)
@@ -144,6 +178,10 @@ def check_model_path(model: ModelSettings) -> None:
             raise ConfigError(
                 f"{name}={path} is no folder; allowed: a checkpoint folder, or a Hub id such as owner/name"
             )
+
+
+def _shown(value: str | None) -> str:
+    return "null" if value is None else value
 
 
 def _value(config: Config, dotted: str):  # type: ignore[no-untyped-def]  # any setting

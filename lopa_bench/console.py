@@ -1,166 +1,109 @@
-"""What a person sees of a run: progress while it goes on (stderr), then a table and one line of JSON (stdout)."""
+"""What a person and a program see at the end of a run or a sweep: tables, then one line of JSON (stdout)."""
 
 from __future__ import annotations
 
+import os
 import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from lopa_bench.metrics import Running
 from lopa_bench.schema import ERROR_REASONS, to_json
+from lopa_bench.words import count, number
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.progress import Progress as Bar
+    from rich.console import Console, Group, RenderableType
     from rich.table import Table
+
+    from lopa_bench.jobs import JobReport
 
 Run = tuple[Mapping[str, Any], Mapping[str, Any]]  # a run row and its aggregates
 
-LINE_SECONDS = 30.0
-LINE_FRACTION = 0.1
 WIDTH_WITHOUT_TERMINAL = 100
-
-
-class Progress:
-    """A live bar on a terminal, else a plain line every tenth of the run or 30 s; numbers as in `Running`.
-
-    `seen` are the rows of a resumed run that are on disk already: they count in the numbers, not in the estimate
-    of the time left.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        label: str = "",
-        seen: Iterable[Mapping[str, Any]] = (),
-        stream: TextIO | None = None,
-    ) -> None:
-        from rich.console import Console
-
-        self.total = total
-        self.label = label
-        self.running = Running()
-        for row in seen:
-            self.running.add(row)
-        self._resumed = self.running.n
-        self._resumed_tokens = self.running.tokens
-        self._stream = stream or sys.stderr
-        self._console = Console(file=self._stream)
-        self._bar: Bar | None = None
-        self._started = self._line_at = time.monotonic()
-        self._line_n = self.running.n
-
-    def __enter__(self) -> Progress:
-        self._started = self._line_at = time.monotonic()
-        if self._console.is_terminal:
-            self._bar = self._make_bar()
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Counts one finished sample (a row of the sample table)."""
-        self.running.add(row)
-        if self._bar:
-            self._bar.update(self._bar.task_ids[0], advance=1, numbers=self.numbers())
-        elif self._line_due():
-            self._line_n, self._line_at = self.running.n, time.monotonic()
-            print(self.line(), file=self._stream, flush=True)
-
-    def numbers(self) -> str:
-        """Accuracy, TPF and TPS so far; TPS by the wall clock where samples share it (a batch)."""
-        live = self.running
-        tps, unit = live.tps, "TPS"
-        if tps is None and live.tokens > self._resumed_tokens:
-            tps, unit = (live.tokens - self._resumed_tokens) / self._elapsed(), "TPS (wall)"
-        parts = [
-            f"accuracy {_percent(live.accuracy)}",
-            f"TPF {_number(live.tpf)}",
-            f"{unit} {_number(tps)}",
-        ]
-        return ", ".join(parts + ([f"errors {live.errors}"] if live.errors else []))
-
-    def line(self) -> str:
-        done, elapsed = self.running.n, self._elapsed()
-        share = f"{done}/{self.total} ({100 * done // max(1, self.total)} %)"
-        left = elapsed / max(1, done - self._resumed) * max(0, self.total - done)
-        label = f"{self.label}: " if self.label else ""
-        return f"{label}{share}, {self.numbers()}, {_clock(elapsed)} elapsed, {_clock(left)} left"
-
-    def _line_due(self) -> bool:
-        done = self.running.n
-        step = max(1.0, LINE_FRACTION * self.total)
-        return done >= self.total or done - self._line_n >= step or time.monotonic() - self._line_at >= LINE_SECONDS
-
-    def _elapsed(self) -> float:
-        return max(time.monotonic() - self._started, 1e-9)
-
-    def _make_bar(self) -> Bar:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        bar = Bar(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}", markup=False),
-            TimeRemainingColumn(),
-            console=self._console,
-        )
-        bar.add_task(self.label, total=self.total, completed=self._resumed, numbers=self.numbers())
-        return bar
 
 
 def report(run: Mapping[str, Any], aggregates: Mapping[str, Any], path: Any, stream: TextIO | None = None) -> None:
     """The end of a run on stdout: the table, then the JSON line, which is the last one."""
-    from rich.console import Console
-
     stream = stream or sys.stdout
-    console = Console(file=stream)
-    if not console.is_terminal:
-        console.width = WIDTH_WITHOUT_TERMINAL
-    console.print(result_table(run, aggregates))
+    console_on(stream).print(result_table(run, aggregates))
     print(json_line(run, aggregates, path), file=stream, flush=True)  # not rich: it would break the line
 
 
-def report_sweep(runs: Sequence[Mapping[str, Any]], failed: int = 0, stream: TextIO | None = None) -> None:
-    """The end of a multirun on stdout: its runs side by side, then one JSON line with their ids."""
+def report_sweep(folder: Path, jobs: Sequence[JobReport], runs: Sequence[Run], stream: TextIO | None = None) -> None:
+    """The end of a multirun on stdout: its runs side by side, its jobs, then one JSON line."""
+    stream = stream or sys.stdout
+    console = console_on(stream)
+    if runs:
+        console.print(side_by_side(runs))
+    console.print(job_table(jobs))
+    failed = sum(job.status != "finished" for job in jobs)
+    if failed:
+        print(f"\n{failed} of {len(jobs)} jobs did not finish; their logs: {folder}/<job>/job.log", file=stream)
+    ids = [job.run_id for job in jobs if job.status == "finished"]
+    values = {"runs": ids, "jobs": len(jobs), "failed": failed, "path": str(folder)}
+    values["table"] = [_json_values(run, numbers, run.get("folder")) for run, numbers in runs]
+    print(to_json(values), file=stream, flush=True)
+
+
+def console_on(stream: TextIO) -> Console:
     from rich.console import Console
 
-    stream = stream or sys.stdout
     console = Console(file=stream)
     if not console.is_terminal:
         console.width = WIDTH_WITHOUT_TERMINAL
-    console.print(side_by_side([(run, run["aggregates"]) for run in runs]))
-    if failed:
-        print(f"{failed} of {failed + len(runs)} jobs failed", file=stream)
-    print(to_json({"runs": [run["run_id"] for run in runs], "failed": failed}), file=stream, flush=True)
+    return console
+
+
+def job_table(jobs: Sequence[JobReport]) -> RenderableType:
+    """All jobs of a sweep; overrides that all of them share are said once, above."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    shared = [text for text in jobs[0].overrides if len(jobs) > 1 and all(text in job.overrides for job in jobs)]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
+    for name in ("job", "status"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    for name in ("overrides", "path"):
+        table.add_column(name, overflow="fold")
+    for job in jobs:
+        own = " ".join(text for text in job.overrides if text not in shared)
+        seconds = "-" if job.seconds is None else f"{job.seconds:.1f}"
+        where = _near(job.path or job.folder)
+        table.add_row(
+            str(job.job), job.status, seconds, Text(own), Text(f"{where}\n{job.error}" if job.error else where)
+        )
+    heading = Text(f"jobs, all with {' '.join(shared)}" if shared else "jobs", style="bold")
+    return Padding(Group(heading, table), (1, 0, 0, 0))
+
+
+def _near(path: str) -> str:
+    """The path from here, if it is below."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
 
 
 def json_line(run: Mapping[str, Any], aggregates: Mapping[str, Any], path: Any) -> str:
     """The run in one line of strict JSON, for programs."""
+    return to_json(_json_values(run, aggregates, path))
+
+
+def _json_values(run: Mapping[str, Any], aggregates: Mapping[str, Any], path: Any) -> dict[str, Any]:
     k = run.get("k")
-    return to_json(
-        {
-            "run_id": run["run_id"],
-            "status": run["status"],
-            "task": run["task"],
-            "source": run["source_name"],
-            "model": run["model"],
-            "model_is_toy": run["model_is_toy"],
-            "decoder": run["decoder"],
-            "k": int(k) if k is not None and k.isdecimal() else k,
-            **{name: aggregates.get(name) for name in _JSON_NUMBERS},
-            "path": str(path),
-        }
-    )
+    return {
+        "run_id": run["run_id"],
+        "status": run["status"],
+        "task": run["task"],
+        "source": run["source_name"],
+        "model": run["model"],
+        "model_is_toy": run["model_is_toy"],
+        "decoder": run["decoder"],
+        "k": int(k) if k is not None and k.isdecimal() else k,
+        **{name: aggregates.get(name) for name in _JSON_NUMBERS},
+        "path": str(path),
+    }
 
 
 _JSON_NUMBERS = (
@@ -207,12 +150,12 @@ def _cells(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
         str(run.get("k") or "-"),
         str(numbers["n"]),
         _with_interval(numbers, "accuracy", lambda value: f"{100 * value:.1f}", " %"),
-        _with_interval(numbers, "tpf", _number),
-        _number(numbers.get("tpf_row")),
-        _with_interval(numbers, "tps", _number),
-        "-" if latency is None else f"{_number(latency)} s",
-        _count(numbers.get("forwards")),
-        _count(numbers.get("rows")),
+        _with_interval(numbers, "tpf", number),
+        number(numbers.get("tpf_row")),
+        _with_interval(numbers, "tps", number),
+        "-" if latency is None else f"{number(latency)} s",
+        count(numbers.get("forwards")),
+        count(numbers.get("rows")),
     ]
 
 
@@ -273,28 +216,3 @@ def _with_interval(numbers: Mapping[str, Any], name: str, show: Any, unit: str =
     if value is None:
         return "-"
     return show(value) + unit + (f"\n{show(interval[0])}–{show(interval[1])}" if interval else "")
-
-
-def _number(value: float | None) -> str:
-    """Three significant digits, never in powers of ten."""
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def _count(value: int | None) -> str:
-    """Short, since a table compares; the JSON line and the run row have every digit."""
-    if value is None or value < 10_000:
-        return "-" if value is None else str(value)
-    thousands = value / 1000
-    return _number(thousands) + "k" if thousands < 1000 else _number(thousands / 1000) + "M"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

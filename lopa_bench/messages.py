@@ -10,6 +10,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, Unsupported
 
 from decoders.config import DecoderError
 from lopa_bench.config import ConfigError
+from lopa_bench.locks import Locked
 from tasks.base import TaskError
 
 
@@ -17,7 +18,7 @@ def explain(error: BaseException) -> str | None:
     """The message for an error that the user can mend; None for any other error, whose traceback is needed."""
     from lopa_bench.models.errors import CheckpointError
 
-    if isinstance(error, (ConfigError, DecoderError, TaskError, CheckpointError)):
+    if isinstance(error, (ConfigError, DecoderError, TaskError, CheckpointError, Locked)):
         return f"error: {error}"
     cause = _omegaconf_cause(error)
     if cause is not None:
@@ -53,7 +54,8 @@ def _omegaconf(error: OmegaConfBaseException) -> str:
 
 
 def _kind(message: str) -> str:
-    """What a setting takes, in words, from "... could not be converted to Integer"."""
-    name = message.rsplit(" ", 1)[-1]
-    kinds = {"Integer": "an integer", "Float": "a number", "Boolean": "true or false", "String": "text"}
+    """What a setting takes, in words, from "... converted to Integer" or "... is not a valid bool (type str)"."""
+    name = re.sub(r" \(type .*\)$", "", message).rsplit(" ", 1)[-1]
+    yes_or_no = "true or false"
+    kinds = {"Integer": "an integer", "Float": "a number", "Boolean": yes_or_no, "bool": yes_or_no, "String": "text"}
     return kinds.get(name, name)

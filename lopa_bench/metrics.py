@@ -35,6 +35,7 @@ from lopa_bench.statistics import (
     divide,
     finite,
     mcnemar,
+    mean_pass_at,
     percentile_interval,
     quotient,
     resampled_sums,
@@ -45,11 +46,16 @@ from lopa_bench.statistics import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PASS_AT = (1, 2, 5, 10, 20, 50, 100)
+
 
 def aggregate(
     samples: pa.Table, preset: str = "effective", seed: int = 0, wall_s: float | None = None
 ) -> dict[str, Any]:
-    """All numbers of a run. `wall_s`: seconds in which batched samples, which have no time each, were decoded."""
+    """All numbers of a run, or of all shards of one.
+
+    `wall_s`: seconds in which batched samples, which have no time each, were decoded; None adds up the column.
+    """
     rule = get_preset(preset)
     decoded = decoded_samples(samples, rule)
     columns = numeric(decoded)
@@ -58,6 +64,7 @@ def aggregate(
     result |= {"preset": preset, "formula": rule.formula, "note": rule.note}
     result |= _preset_ratios(rule, columns, problems(decoded), seed)
     result |= _sample_statistics(rule, columns)
+    wall_s = _sum(columns["wall_s"]) if wall_s is None else wall_s
     result |= {"batched": batched, "approximate": any(decoded["approximate"].to_pylist()), "wall_s": wall_s}
     result["tps_clock"] = "sample" if result["tps"] is not None else None
     if batched and wall_s and not rule.mean_of_samples:
@@ -91,7 +98,18 @@ def _verdicts(samples: pa.Table, seed: int) -> dict[str, Any]:
         "accuracy_ci95": interval,
         "accuracy_ci95_method": method,
         "accuracy_attempted": quotient(right.sum(), n),
+        "pass_at": _pass_at(right[judged], problems(samples)[judged]),
     }
+
+
+def _pass_at(right: np.ndarray, groups: np.ndarray) -> dict[str, float | None]:
+    """pass@k over problems, for the k of PASS_AT that any problem has the samples for; k = 1 alone without repeats."""
+    tallies: dict[str, tuple[int, int]] = {}
+    for group, verdict in zip(groups, right, strict=True):
+        n, correct = tallies.get(group, (0, 0))
+        tallies[group] = n + 1, correct + int(verdict)
+    most = max((n for n, _ in tallies.values()), default=0)
+    return {str(k): mean_pass_at(k, list(tallies.values())) for k in PASS_AT if k <= most}
 
 
 def _accuracy_interval(right: np.ndarray, groups: np.ndarray, seed: int) -> tuple[Interval | None, str | None]:

@@ -175,7 +175,7 @@ def problems(samples: pa.Table) -> np.ndarray:
 
 def numeric(samples: pa.Table) -> dict[str, np.ndarray]:
     """The columns that presets may use, as floats with NaN for null."""
-    names = (*COUNTS, *SECONDS, "peak_memory_bytes", "energy_j", "batch")
+    names = (*COUNTS, *SECONDS, "peak_memory_bytes", "energy_j", "batch", "wall_s")
     columns = {
         name: np.array([np.nan if value is None else value for value in samples[name].to_pylist()], dtype=float)
         for name in names

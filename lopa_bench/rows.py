@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from decoders.types import Step
-from lopa_bench.backends.local import Outcome
 from lopa_bench.completion import complete
-from lopa_bench.config import Config
 from lopa_bench.environment import git_revision, host, product_version, versions
-from lopa_bench.models.served import ServedModel
+from lopa_bench.plan import Plan
 from lopa_bench.schema import SCHEMA_VERSION
-from tasks.base import Problem, Score, Task
+from lopa_bench.units import Unit
+from tasks.base import Problem, Score
+
+if TYPE_CHECKING:
+    from lopa_bench.backends.local import Outcome
+    from lopa_bench.models.served import ServedModel
 
 
 @dataclass
 class Sample:
-    """One problem on its way to a row: what was asked and what came back."""
+    """One decode on its way to a row: what was asked and what came back.
 
-    index: int
+    `wall_s`: seconds of decoding between the sample that finished before and this one.
+    """
+
+    unit: Unit
     problem: Problem
     prompt: str
     prompt_ids: list[int]
+    seed: int
     outcome: Outcome
     peak_memory_bytes: int | None = None
+    wall_s: float | None = None
 
 
 def now() -> str:
@@ -37,10 +45,11 @@ def now() -> str:
 class Rows:
     """Makes the rows of one run."""
 
-    def __init__(self, run_id: str, config: Config, task: Task, served: ServedModel):
+    def __init__(self, run_id: str, plan: Plan, served: ServedModel):
         self.run_id = run_id
-        self.config = config
-        self.task = task
+        self.plan = plan
+        self.config = plan.config
+        self.task = plan.task
         self.served = served
         self.end_ids = served.vocabulary.end_ids
 
@@ -50,21 +59,23 @@ class Rows:
         row: dict[str, Any] = {
             "run_id": self.run_id,
             "problem_id": sample.problem.id,
-            "problem_index": sample.index,
-            "sample_index": 0,
+            "problem_index": sample.unit.index,
+            "sample_index": sample.unit.sample_index,
             "prompt": sample.prompt,
             "prompt_tokens": len(sample.prompt_ids),
             "gold": sample.problem.gold,
             "scorer": self.task.scorer,
             "stop": list(self.task.stop),
             "batch": self.config.run.batch,
-            "approximate": False,
+            "approximate": outcome.cached > 0 and self.config.backend.prefix_reuse == "approximate",
             "token_source": "ids",
             "finish_reason": outcome.status,
             "error": outcome.error,
             "prefill_s": outcome.prefill_s,
             "total_s": outcome.total_s,
             "peak_memory_bytes": sample.peak_memory_bytes,
+            "wall_s": sample.wall_s,
+            "seed": sample.seed,
             "completion": "",
             "answer_text": "",
             "token_ids": [],
@@ -105,12 +116,12 @@ class Rows:
         if generation is None:
             return []
         seconds: Sequence[float | None] = sample.outcome.step_s or [None] * generation.forwards
-        key = {"run_id": self.run_id, "problem_id": sample.problem.id, "sample_index": 0}
+        key = {"run_id": self.run_id, "problem_id": sample.problem.id, "sample_index": sample.unit.sample_index}
         return [key | _step(i, step, s) for i, (step, s) in enumerate(zip(generation.steps, seconds, strict=True))]
 
-    def run(self, resolved: Mapping[str, Any], status: str, started: str) -> dict[str, Any]:
+    def run(self, status: str, started: str) -> dict[str, Any]:
         """The run's own row, without its aggregates."""
-        config, source = self.config, self.task.source
+        config, source, identity = self.config, self.task.source, self.plan.identity
         return {
             "run_id": self.run_id,
             "version": product_version(),
@@ -127,7 +138,7 @@ class Rows:
             "source_revision": source.revision,
             "model": config.model.name,
             "model_path": config.model.path,
-            "model_sha256": self.served.sha256,
+            "model_sha256": identity.weights_sha256,
             "model_is_toy": config.model.toy,
             "decoder": config.decoder.name,
             "base": config.decoder.base,
@@ -138,8 +149,13 @@ class Rows:
             "dtype": self.served.dtype,
             "seed": config.run.seed,
             "limit": config.task.limit,
+            "samples": config.task.samples,
+            "shard": config.run.shard,
             "batch": config.run.batch,
-            "config": {**resolved, "decoder": asdict(config.decoder)},
+            "key": identity.key,
+            "union_key": identity.union_key,
+            "identity": identity.facts,
+            "config": {**self.plan.resolved, "decoder": asdict(config.decoder)},
             "versions": versions(),
             "host": host(self.served.device),
             "git_revision": git_revision(),

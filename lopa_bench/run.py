@@ -1,173 +1,182 @@
-"""One run: problems -> prompts -> decodes -> scores -> records -> numbers."""
+"""One run: problems -> prompts -> decodes -> scores -> records -> numbers; continued if it was begun before."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
-from decoders import Decoder, decode, make_decoder
-from decoders.types import Decode
-from lopa_bench.backends.local import LocalBackend, Outcome
+from lopa_bench import records
 from lopa_bench.config import Config
-from lopa_bench.console import Progress, report
+from lopa_bench.console import report
 from lopa_bench.metrics import aggregate
-from lopa_bench.models.folders import is_embedded
-from lopa_bench.models.served import ServedModel, serve
-from lopa_bench.records import RunStore, new_run_id, read_samples, read_steps
-from lopa_bench.rows import Rows, Sample, now
+from lopa_bench.plan import Plan, make_plan
+from lopa_bench.progress import Progress
+from lopa_bench.reading import read_samples, read_steps
+from lopa_bench.records import RunStore, compact
+from lopa_bench.resume import REDONE, Claim, claim, missing_units, rows_on_disk
 from lopa_bench.tracking import make_tracker
-from tasks.base import Task
-from tasks.registry import make_task
+from lopa_bench.units import Unit
+from tasks.base import Score
+
+if TYPE_CHECKING:
+    from lopa_bench.decoding import Decoding
+    from lopa_bench.rows import Sample
 
 AGGREGATE_COLUMNS = ("n", "errors", "accuracy", "tpf", "tps", "latency_s")
+STEP_COLUMNS = ("positions", "winner", "branches")  # what a tracker draws
 
 
-def run(config: Config, resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs one configuration and prints its table and JSON line. Returns the run row.
+class Result(NamedTuple):
+    """The run row, its aggregates as an object, and where it lies."""
+
+    row: dict[str, Any]
+    folder: Path
+
+
+def run(config: Config, resolved: Mapping[str, Any]) -> Result:
+    """Runs one configuration, or what is left of it, and prints its table and JSON line.
 
     `resolved` is the same configuration as plain data, for the record. Raises TaskError or CheckpointError before the
-    first decode if data or model cannot be had.
+    first decode if data or model cannot be had, Locked if another process is at the same run.
     """
-    decoder = make_decoder(config.decoder)
-    warn_of_ignored(config, decoder)
-    config.decoder = decoder.config
-    task = make_task(config.task, embedded_default=is_embedded(config.model.path))
-    torch.manual_seed(config.run.seed)
-    served = serve(config.model, config.backend)
-    out = Path(config.run.out).expanduser() / "runs"
-    labels = [task.name, config.model.name, decoder.config.name, f"k{decoder.config.k}"]
-    run_id = new_run_id(out, *labels)
-    return _Runner(config, resolved, decoder, task, served, out / run_id).run()
+    plan = make_plan(config, resolved)
+    runs = Path(config.run.out).expanduser() / "runs"
+    with claim(runs, plan.identity.key, config.resume, plan.labels) as claimed:
+        missing = missing_units(plan.units, rows_on_disk(claimed.folder))
+        if claimed.row and not missing:
+            row = _finished_before(claimed, plan)
+        else:
+            from lopa_bench.decoding import Decoding
+
+            row = _Runner(plan, claimed, Decoding(plan), missing).run()
+    report(row, row["aggregates"], claimed.folder)
+    return Result(row, claimed.folder)
 
 
-def warn_of_ignored(config: Config, decoder: Decoder) -> None:
-    """Says aloud that a base decoder has no lookahead; its runs are recorded with k = 0."""
-    if config.decoder.name != "lopa" and config.decoder.k != 0:
-        print(f"note: decoder.k={config.decoder.k} means nothing for decoder={config.decoder.name}; it runs with k=0")
+def _finished_before(claimed: Claim, plan: Plan) -> dict[str, Any]:
+    """The row of a run that has all its samples; nothing is decoded and no model is loaded."""
+    row = claimed.row
+    assert row is not None
+    if row["status"] != "finished":  # it was killed behind the last sample
+        with RunStore(claimed.folder) as store:
+            return _finish(store, row, plan)
+    _say(f"finished at {row['finished']}: {claimed.folder}; resume=false runs it again")
+    return row | {"aggregates": _numbers(claimed.folder, plan)}
+
+
+def _finish(store: RunStore, row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """Completes a run on disk."""
+    from lopa_bench.rows import now
+
+    compact(store)
+    numbers = _numbers(store.folder, plan)
+    summary = {name: numbers.get(name) for name in AGGREGATE_COLUMNS}
+    row = {**row, "status": "finished", "finished": now(), "aggregates": numbers, **summary}
+    store.write_run(row)
+    return row
+
+
+def _numbers(folder: Path, plan: Plan) -> dict[str, Any]:
+    return aggregate(read_samples(folder), plan.config.run.preset, plan.config.run.seed)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 class _Runner:
-    """State of one run."""
+    """State of one run with a loaded model. `units` are those without a row."""
 
-    def __init__(
-        self,
-        config: Config,
-        resolved: Mapping[str, Any],
-        decoder: Decoder,
-        task: Task,
-        served: ServedModel,
-        folder: Path,
-    ):
-        self.config = config
-        self.resolved = resolved
-        self.decoder = decoder
-        self.task = task
-        self.served = served
-        self.folder = folder
-        self.rows = Rows(folder.name, config, task, served)
-        self.backend = LocalBackend(served.network, config.model.max_length)
-        self.tracker = make_tracker(config.tracker, folder)
-        self.started = now()
+    def __init__(self, plan: Plan, claimed: Claim, decoding: Decoding, units: Sequence[Unit]) -> None:
+        from lopa_bench.rows import Rows, now
+
+        self.plan = plan
+        self.claimed = claimed
+        self.folder = claimed.folder
+        self.decoding = decoding
+        self.units = units
+        self.rows = Rows(claimed.folder.name, plan, decoding.served)
+        self.tracker = make_tracker(plan.config.tracker, claimed.folder)
+        self.started = claimed.row["created"] if claimed.row else now()
+        self.store = RunStore(claimed.folder)
+        self.waiting: list[tuple[Sample, dict[str, Any]]] = []  # decoded, not scored yet
+        self.settled_at = time.monotonic()
+        self.is_scoring = False
 
     def run(self) -> dict[str, Any]:
-        """Everything between the first decode and the JSON line. On an exception what was decoded is kept."""
-        row = self.rows.run(self.resolved, "running", self.started)
-        with RunStore(self.folder) as store:
-            store.write_run(row)
-            self.tracker.start(row)
-            try:
-                wall_s = self._work(store)
-            except BaseException as error:
-                store.flush()
-                status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-                store.write_run(self.rows.run(self.resolved, status, self.started))
-                self.tracker.fail(f"{type(error).__name__}: {error}")
-                raise
-            store.flush()
-            samples = read_samples(self.folder)
-            numbers = aggregate(samples, self.config.run.preset, self.config.run.seed, wall_s)
-            row = self.rows.run(self.resolved, "finished", self.started)
-            row |= {"aggregates": numbers} | {name: numbers.get(name) for name in AGGREGATE_COLUMNS}
-            store.write_run(row)
-        self.tracker.finish(numbers, {"samples": samples, "steps": read_steps(self.folder)})
-        report(row, numbers, self.folder)
+        """Everything between the first decode and the last row. On an exception what was decoded is kept."""
+        if self.claimed.row:
+            _say(f"going on in {self.folder}: {len(self.units)} of {len(self.plan.units)} samples are missing")
+        row = self.rows.run("running", self.started)
+        self.store.write_run(row)
+        self.claimed.row = row
+        self.tracker.start(row)
+        seen = [row for row in rows_on_disk(self.folder).to_pylist() if row["finish_reason"] not in REDONE]
+        config = self.plan.config
+        label = f"{config.decoder.name} k={config.decoder.k}"
+        try:
+            with Progress(len(self.plan.units), label, seen, quiet=not config.run.progress) as self.progress:
+                for sample in self.decoding.samples(self.units):
+                    self._take(sample)
+                self._settle()
+            self.store.flush()
+            row = _finish(self.store, row, self.plan)
+        except BaseException as error:
+            self._stop(error)
+            raise
+        tables = {"samples": read_samples(self.folder), "steps": read_steps(self.folder, STEP_COLUMNS)}
+        self.tracker.finish(row["aggregates"], tables)
         return row
 
-    def _work(self, store: RunStore) -> float:
-        """Decodes and scores all problems; returns the seconds spent decoding."""
-        prompts = [self._prompt(i) for i in range(len(self.task.problems))]
-        self._warm_up(prompts)
-        label = f"{self.config.decoder.name} k={self.config.decoder.k}"
-        decoding = 0.0
-        with Progress(len(prompts), label) as progress:
-            samples = self._decode_all(prompts)
-            while True:
-                began = time.perf_counter()
-                sample = next(samples, None)
-                decoding += time.perf_counter() - began
-                if sample is None:
-                    return decoding
-                row = self._scored(sample)
-                store.add(row, self.rows.steps(sample))
-                self.tracker.sample(row)
-                progress.add(row)
-
-    def _prompt(self, index: int) -> tuple[str, list[int]]:
-        prompt = self.task.prompt(self.task.problems[index])
-        return prompt.text, self.served.encode(prompt)
-
-    def _decode_all(self, prompts: list[tuple[str, list[int]]]) -> Iterator[Sample]:
-        """All samples, those that do not fit the window first."""
-        fitting = []
-        for index, (text, ids) in enumerate(prompts):
-            reason = self._too_long(ids)
-            if reason is None:
-                fitting.append(index)
-            else:
-                yield Sample(
-                    index, self.task.problems[index], text, ids, Outcome(None, "prompt_too_long", error=reason)
-                )
-        jobs = (lambda ids=prompts[index][1]: self._start(ids) for index in fitting)
-        _reset_peak(self.backend.device)
-        for number, outcome in self.backend.stream(jobs, self.config.run.batch):
-            index = fitting[number]
-            peak = _peak(self.backend.device) if self.config.run.batch == 1 else None
-            yield Sample(index, self.task.problems[index], *prompts[index], outcome, peak)
-            _reset_peak(self.backend.device)
-
-    def _start(self, prompt_ids: list[int]) -> Decode:
-        return decode(self.decoder, prompt_ids, self.served.vocabulary)
-
-    def _too_long(self, ids: list[int]) -> str | None:
-        room = self.backend.max_length - self.decoder.config.gen_length
-        if len(ids) <= room:
-            return None
-        return (
-            f"the prompt has {len(ids)} tokens, {room} fit beside decoder.gen_length={self.decoder.config.gen_length}"
+    def _take(self, sample: Sample) -> None:
+        """A decoded sample: scored now if that costs nothing, else with others, outside the time of any decode."""
+        self.waiting.append((sample, self.rows.sample(sample)))
+        is_due = (
+            len(self.waiting) >= records.FLUSH_SAMPLES or time.monotonic() - self.settled_at >= records.FLUSH_SECONDS
         )
+        if self._is_instant or is_due:
+            self._settle()
 
-    def _warm_up(self, prompts: list[tuple[str, list[int]]]) -> None:
-        """Untimed decodes of the first prompt that fits, so that no sample pays for first-time costs."""
-        first = next((ids for _, ids in prompts if self._too_long(ids) is None), None)
-        for _ in range(self.config.run.warmup if first else 0):
-            assert first is not None
-            self.backend.decode(self._start(first))
+    @property
+    def _is_instant(self) -> bool:
+        return getattr(self.plan.task, "instant", True)
 
-    def _scored(self, sample: Sample) -> dict[str, Any]:
-        row = self.rows.sample(sample)
-        score = None if sample.outcome.generation is None else self.task.score(sample.problem, row["answer_text"])
-        return self.rows.scored(row, score)
+    def _settle(self) -> None:
+        """Scores what waits and hands it to the store."""
+        self.is_scoring = True
+        scores = self._scores()
+        self.is_scoring = False
+        for (sample, row), score in zip(self.waiting, scores, strict=True):
+            row = self.rows.scored(row, score)
+            self.store.add(row, self.rows.steps(sample))
+            self.tracker.sample(row)
+            self.progress.add(row)
+        self.waiting.clear()
+        if not self._is_instant:
+            self.store.flush()
+        self.settled_at = time.monotonic()
 
+    def _scores(self) -> list[Score | None]:
+        """A verdict for each waiting sample; None for those that were not decoded."""
+        decoded = [item for item in self.waiting if item[0].outcome.generation is not None]
+        verdicts = iter(self.plan.task.score_all([(sample.problem, row["answer_text"]) for sample, row in decoded]))
+        return [None if sample.outcome.generation is None else next(verdicts) for sample, _ in self.waiting]
 
-def _reset_peak(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def _peak(device: torch.device) -> int | None:
-    """Peak device memory of one sample in bytes; None where the device does not report it."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    def _stop(self, error: BaseException) -> None:
+        """Keeps what was decoded and says how to go on."""
+        is_interrupt = isinstance(error, KeyboardInterrupt)
+        try:
+            if self.waiting and not self.is_scoring:
+                _say(f"scoring {len(self.waiting)} decoded samples first; Ctrl-C again drops them")
+                self._settle()
+        finally:
+            self.store.flush()
+            self.store.write_run(self.rows.run("interrupted" if is_interrupt else "failed", self.started))
+            self.tracker.fail(f"{type(error).__name__}: {error}")
+            done = len(self.plan.units) - len(missing_units(self.plan.units, rows_on_disk(self.folder)))
+            command = shlex.join(["python", "-m", "lopa_bench", *sys.argv[1:]])
+            _say(f"stopped after {done} of {len(self.plan.units)} samples, kept in {self.folder}; to go on: {command}")

@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 ERROR_REASONS = ("prompt_too_long", "non_finite", "error")  # counted, but in no ratio
 FINISH_REASONS = ("eos", "stop", "length", *ERROR_REASONS)
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
+JOB_STATUSES = (
+    "finished", "failed", "out_of_memory", "exited", "vanished", "killed", "interrupted", "refused", "skipped",
+    "not_started", "running",
+)  # fmt: skip
 
 _SAMPLES = """
 run_id str              problem_id str          problem_index int64     sample_index int64
@@ -33,6 +37,7 @@ prompt str              completion str          answer_text str         extracte
 gold str                correct bool?           scorer str              score_status str
 score_details json      stop list<str>          token_ids list<int32>   token_source str
 batch int64             approximate bool        error str?
+wall_s float64?         seed int64?
 """
 
 _STEPS = """
@@ -55,6 +60,15 @@ seed int64              limit int64?            batch int64             config j
 versions json           host json               git_revision str?       argv list<str>
 n int64?                errors int64?           aggregates json?
 accuracy float64?       tpf float64?            tps float64?            latency_s float64?
+key str?                union_key str?          identity json?          shard str?
+samples int64?
+"""
+
+_JOBS = """
+job int64               status str              overrides list<str>     seconds float64?
+folder str              run_id str?             path str?               error str?
+exit_code int64?        signal int64?           started str?
+n int64?                accuracy float64?       tpf float64?            tps float64?
 """
 
 
@@ -67,9 +81,14 @@ COLUMNS: dict[str, dict[str, str]] = {
     "samples": _columns(_SAMPLES),
     "steps": _columns(_STEPS),
     "run": _columns(_RUN),
+    "jobs": _columns(_JOBS),
 }
 
-_ALLOWED = {"finish_reason": FINISH_REASONS, "status": RUN_STATUSES}
+_ALLOWED: dict[tuple[str, str], tuple[str, ...]] = {
+    ("samples", "finish_reason"): FINISH_REASONS,
+    ("run", "status"): RUN_STATUSES,
+    ("jobs", "status"): JOB_STATUSES,
+}
 
 
 class RecordError(ValueError):
@@ -78,7 +97,7 @@ class RecordError(ValueError):
 
 @lru_cache
 def schema(table: str) -> pa.Schema:
-    """Arrow schema of `table` ("samples", "steps" or "run"), with its version in the metadata."""
+    """Arrow schema of `table` ("samples", "steps", "run" or "jobs"), with its version in the metadata."""
     import pyarrow as pa
 
     types = {
@@ -103,7 +122,17 @@ def to_table(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Rows as an Arrow table. Unknown names (a typo would lose a column) and missing values are errors."""
     import pyarrow as pa
 
-    return pa.Table.from_pylist([_checked(table, row) for row in rows], schema=schema(table))
+    rows = list(rows)
+    _check_names(table, rows)
+    arrays = []
+    for field in schema(table):
+        values = [row.get(field.name) for row in rows]
+        _check_values(table, field.name, values)
+        kind = COLUMNS[table][field.name].rstrip("?")
+        if kind in ("str", "json", "list<str>"):
+            values = [_cell(kind, value) for value in values]
+        arrays.append(pa.array(values, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema(table))
 
 
 def to_json(value: Any) -> str:
@@ -116,16 +145,20 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _checked(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _check_names(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
     columns = COLUMNS[table]
-    if unknown := sorted(row.keys() - columns.keys()):
+    if unknown := sorted(set().union(*rows) - columns.keys()):
         raise RecordError(f"unknown columns in {table}: {', '.join(unknown)}; known: {', '.join(columns)}")
-    if missing := [c for c, kind in columns.items() if row.get(c) is None and not kind.endswith("?")]:
+    required = [name for name, kind in columns.items() if not kind.endswith("?")]
+    if missing := [name for name in required if any(row.get(name) is None for row in rows)]:
         raise RecordError(f"columns of {table} without a value: {', '.join(missing)}")
-    for name in _ALLOWED.keys() & row.keys():
-        if row[name] not in _ALLOWED[name]:
-            raise RecordError(f"{name} is {row[name]!r}; allowed: {', '.join(_ALLOWED[name])}")
-    return {name: _cell(kind.rstrip("?"), row.get(name)) for name, kind in columns.items()}
+
+
+def _check_values(table: str, name: str, values: Sequence[Any]) -> None:
+    allowed = _ALLOWED.get((table, name))
+    for value in values if allowed else ():
+        if value not in allowed:  # type: ignore[operator]  # not None here
+            raise RecordError(f"{name} is {value!r}; allowed: {', '.join(allowed or ())}")
 
 
 def _cell(kind: str, value: Any) -> Any:

@@ -1,13 +1,15 @@
 """Intervals and tests. Everything is seeded: the same rows give the same interval.
 
-Sources: Wilson (1927) as scipy computes it; percentile bootstrap (Efron 1979) of ratios of sums; McNemar's test in
-its exact form, a binomial test on the discordant pairs.
+Sources: Wilson (1927); percentile bootstrap (Efron 1979) of ratios of sums; McNemar's test in
+its exact form, a binomial test on the discordant pairs; pass@k (Chen et al. 2021).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb, sqrt
+from statistics import NormalDist
 
 import numpy as np
 
@@ -22,19 +24,35 @@ def wilson(successes: int, trials: int) -> Interval | None:
     """95 % interval of a rate; None without trials."""
     if trials == 0:
         return None
-    from scipy.stats import binomtest
-
-    interval = binomtest(successes, trials).proportion_ci(CONFIDENCE, method="wilson")
-    return float(interval.low), float(interval.high)
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    rate, spread = successes / trials, z * z / trials
+    centre = (rate + spread / 2) / (1 + spread)
+    half = z * sqrt(rate * (1 - rate) / trials + spread / (4 * trials)) / (1 + spread)
+    return (0.0 if successes == 0 else centre - half, 1.0 if successes == trials else centre + half)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
     """Exact two-sided p value that two runs are equally accurate, from the pairs on which they differ."""
-    if only_first + only_second == 0:
-        return 1.0
-    from scipy.stats import binomtest
+    pairs, fewer = only_first + only_second, min(only_first, only_second)
+    tail = sum(comb(pairs, count) for count in range(fewer + 1))
+    return min(1.0, 2 * tail / 2**pairs)
 
-    return float(binomtest(only_first, only_first + only_second, 0.5).pvalue)
+
+def pass_at(k: int, n: int, correct: int) -> float | None:
+    """Probability that one of k samples drawn from n, `correct` of them right, is right; None for k > n.
+
+    The unbiased estimator of Chen et al. 2021, 1 - C(n - correct, k) / C(n, k).
+    """
+    if k > n:
+        return None
+    return 1.0 - comb(n - correct, k) / comb(n, k)
+
+
+def mean_pass_at(k: int, tallies: Sequence[tuple[int, int]]) -> float | None:
+    """Mean of `pass_at` over problems, each with (samples, right ones); None if a problem has too few samples."""
+    values = [pass_at(k, n, correct) for n, correct in tallies]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def sum_by_group(values: np.ndarray, groups: np.ndarray) -> np.ndarray:

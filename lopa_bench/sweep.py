@@ -1,30 +1,131 @@
-"""The end of a multirun: all its runs side by side."""
+"""A multirun as a whole: which jobs there are, how they ended, and all their runs side by side at the end."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from lopa_bench.jobs import REPORT, SETTINGS, JobReport, read_report
+
+if TYPE_CHECKING:
+    from lopa_bench.console import Run
+
+RECORD = "sweep.parquet"
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+
+
+@dataclass
+class Sweep:
+    """`expected`: the overrides of each job where they are known before the jobs run."""
+
+    folder: Path
+    expected: list[list[str]] = field(default_factory=list)
+
+    def jobs(self) -> list[JobReport]:
+        """All jobs by number; a report that still says running is of a job whose watcher is gone."""
+        reports = {
+            report.job: report for path in self.folder.glob(f"*/{REPORT}") if (report := read_report(path.parent))
+        }
+        for job, overrides in enumerate(self.expected):
+            if job not in reports:
+                reports[job] = JobReport(job, "not_started", overrides, str(self.folder / str(job)))
+        for report in reports.values():
+            if report.status == "running":
+                report.status, report.error = "vanished", "the process that watched this job has ended"
+        return [reports[job] for job in sorted(reports)]
+
 
 class SweepTable(Callback):
-    """Collects the run rows of a multirun's jobs and prints them in one table, then as one JSON line."""
+    """Notes a multirun when it starts. Hydra calls no end of one that fails, so `conclude` is called by main()."""
 
-    def __init__(self) -> None:
-        self.runs: list[dict[str, Any]] = []
-        self.failed = 0
+    opened: Sweep | None = None  # of this process: a process has one multirun at most
 
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
-        if job_return.status == JobStatus.COMPLETED and isinstance(job_return.return_value, dict):
-            self.runs.append(job_return.return_value)
-        else:
-            self.failed += 1
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        folder = Path(config.hydra.sweep.dir).absolute()
+        if any(folder.glob(f"*/{REPORT}")):  # not an exception: Hydra makes a warning of any that a callback raises
+            print(
+                f"error: hydra.sweep.dir={folder} holds the jobs of another sweep; allowed: a new folder",
+                file=sys.stderr,
+            )
+            sys.exit(2)
+        SweepTable.opened = Sweep(folder, _expected(config))
 
-    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        if not self.runs:
-            return
-        from lopa_bench.console import report_sweep
 
-        report_sweep(self.runs, self.failed)
+def _expected(config: DictConfig) -> list[list[str]]:
+    """The jobs as Hydra's own sweeper will make them; unknown for sweepers that decide as they go."""
+    if config.hydra.sweeper._target_ != BASIC_SWEEPER:
+        return []
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    params = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
+    overrides = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
+    return [job for batch in BasicSweeper.split_arguments(overrides, None) for job in batch]
+
+
+def conclude() -> int:
+    """Writes sweep.parquet and prints the end of this process's multirun. Returns 0 if every job has finished, else 1.
+
+    Without a multirun, or when none of its jobs was started: 0 and silence.
+    """
+    sweep = SweepTable.opened
+    jobs = sweep.jobs() if sweep else []
+    if sweep is None or all(job.status == "not_started" for job in jobs):
+        return 0
+    from lopa_bench.console import report_sweep
+    from lopa_bench.records import write_table
+    from lopa_bench.schema import to_table
+
+    write_table(sweep.folder / RECORD, to_table("jobs", [job.row() for job in jobs]))
+    runs = finished_runs(jobs)
+    report_sweep(sweep.folder, jobs, with_unions(runs))
+    _track(jobs, sweep.folder, runs)
+    return int(any(job.status != "finished" for job in jobs))
+
+
+def finished_runs(jobs: Sequence[JobReport]) -> list[Run]:
+    """Run rows and aggregates of the jobs that have finished, in the order of the jobs."""
+    from lopa_bench.reading import read_run
+
+    done = [job for job in jobs if job.status == "finished" and job.path]
+    return [(read_run(str(job.path)).to_pylist()[0] | {"folder": job.path}, job.numbers) for job in done]
+
+
+def with_unions(runs: Sequence[Run]) -> list[Run]:
+    """The runs, all shards of one run replaced by their union if none is missing."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(str(run[0]["union_key"] if run[0]["shard"] else run[0]["run_id"]), []).append(run)
+    return [one for group in groups.values() for one in _union(group)]
+
+
+def _union(group: list[Run]) -> list[Run]:
+    shards = {run["shard"] for run, _ in group}
+    count = int(group[0][0]["shard"].rpartition("/")[2]) if None not in shards else 0
+    if len(shards) != count:
+        return group
+    from lopa_bench.metrics import aggregate
+    from lopa_bench.reading import read_samples
+
+    first, numbers = group[0]
+    samples = read_samples([Path(run["folder"]) for run, _ in group])
+    whole = aggregate(samples, numbers["preset"], first["seed"])
+    return [({**first, "run_id": f"{count} shards", "shard": None}, whole)]
+
+
+def _track(jobs: Sequence[JobReport], folder: Path, runs: Sequence[Run]) -> None:
+    """With the tracker of the first job that was started."""
+    from omegaconf import OmegaConf
+
+    from lopa_bench.sweep_tracking import track_sweep
+    from lopa_bench.tracking import TrackerConfig
+
+    settings = next((path for job in jobs if (path := Path(job.folder) / SETTINGS).exists()), None)
+    if settings is not None:
+        track_sweep(TrackerConfig(**OmegaConf.load(settings).tracker), folder, runs)

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MODES = ("offline", "online", "disabled")
-WAIT_SECONDS = 15.0  # at the start and at the end each, so never more than 30 s in all
+WAIT_SECONDS = 14.0  # at the start and at the end each, and a call that takes longer is the last one: 30 s in all
+LOG_SECONDS = 2.0
 TABLE_ROWS = 200
 TEXT_CHARACTERS = 2000
 TABLE_COLUMNS = (
@@ -103,19 +105,28 @@ class WandbTracker:
 
     def sample(self, row: Mapping[str, Any]) -> None:
         self.running.add(row)
-        self._guarded("log", lambda: self._run.log(self._live(row)))
+        self._guarded("log", lambda: self._run.log(self._live(row)), LOG_SECONDS)
 
     def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         self._guarded("finish", lambda: self._finish(aggregates, tables))
 
+    def finish_with(self, values: Callable[[], Mapping[str, Any]]) -> None:
+        """Logs what `values` makes, and nothing else, and closes the run."""
+
+        def log_and_close() -> None:
+            self._run.log(dict(values()))
+            self._close(0, {})
+
+        self._guarded("finish", log_and_close)
+
     def fail(self, reason: str) -> None:
         self._guarded("mark as failed", lambda: self._close(1, {"failed": reason}))
 
-    def _guarded(self, action: str, call: Callable[[], None]) -> None:
+    def _guarded(self, action: str, call: Callable[[], object], seconds: float = WAIT_SECONDS) -> None:
         if self._run is None and action != "start":
             return
         try:
-            call()
+            bounded(call, seconds)
         except Exception as error:
             self._run = None
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -131,11 +142,16 @@ class WandbTracker:
                 project=self.project,
                 group=self.group,
                 dir=str(self.dir),
-                id=run["run_id"],
+                id=self._id(run["run_id"]),
                 name=run["run_id"],
                 config=_config(run),
                 settings=_settings(wandb.Settings),
             )
+
+    def _id(self, run_id: str) -> str:
+        """Of our own run; with a number if that was tracked before and is now resumed, since W&B's run is closed."""
+        before = len([*self.dir.glob(f"wandb/*run-*{run_id}*")])
+        return f"{run_id}-{before + 1}" if before else run_id
 
     def _live(self, row: Mapping[str, Any]) -> dict[str, Any]:
         live = self.running
@@ -156,7 +172,9 @@ class WandbTracker:
         if "samples" in tables:
             self._run.log({"samples": wandb.Table(list(TABLE_COLUMNS), _sample_rows(tables["samples"]))})
         if "steps" in tables and tables["steps"].num_rows:
-            self._run.log({"tokens_per_step": wandb.Histogram(np_histogram=_step_histogram(tables["steps"]))})
+            filled = wandb.Histogram(np_histogram=_step_histogram(tables["steps"]))
+            wins = wandb.Histogram(np_histogram=_histogram(tables["steps"]["winner"].to_numpy()))
+            self._run.log({"tokens_per_step": filled, "winning_branch": wins})
         self._close(0, aggregates)
 
     def _close(self, exit_code: int, summary: Mapping[str, Any]) -> None:
@@ -165,6 +183,25 @@ class WandbTracker:
         run.finish(exit_code=exit_code)
         if self.mode == "offline":
             print(f"W&B run kept offline; to upload it: wandb sync {run.settings.sync_dir}", file=sys.stderr)
+
+
+def bounded(call: Callable[[], object], seconds: float) -> None:
+    """The call, waited for no longer than this: TimeoutError then, and what it raises otherwise."""
+    errors: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    if errors:
+        raise errors[0]
 
 
 def _config(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,10 +250,15 @@ def _short(value: Any) -> Any:
 
 
 def _step_histogram(steps: pa.Table) -> tuple[Any, Any]:
-    """How many steps filled 0, 1, 2, ... tokens, as numpy's histogram gives it."""
-    import numpy as np
+    """How many steps filled 0, 1, 2, ... tokens."""
     import pyarrow.compute as pc
 
-    filled = np.asarray(pc.list_value_length(steps["positions"]).to_pylist())
-    edges = np.linspace(-0.5, filled.max() + 0.5, min(filled.max() + 2, 512))
-    return np.histogram(filled, bins=edges)
+    return _histogram(pc.list_value_length(steps["positions"]).to_numpy())
+
+
+def _histogram(values: Any) -> tuple[Any, Any]:
+    """How often 0, 1, 2, ... occur, as numpy's histogram gives it; W&B takes 512 bins at most."""
+    import numpy as np
+
+    edges = np.linspace(-0.5, values.max() + 0.5, min(values.max() + 2, 512))
+    return np.histogram(values, bins=edges)

@@ -20,6 +20,7 @@ class TaskConfig:
     format, or "auto" (embedded for the embedded models, else hub).
     `shots`: few-shot examples in the prompt; None takes the task's own number.
     `scorer`: one of the task's `scorers`; None takes its own, the first.
+    `samples`: completions a problem, for pass@k.
     """
 
     name: str = "gsm8k"
@@ -30,6 +31,7 @@ class TaskConfig:
     prompt_style: str = "auto"
     revision: str | None = None
     scorer: str | None = None
+    samples: int = 1
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lopa_bench import console
-from lopa_bench.console import Progress, json_line, report, result_table, side_by_side
+from lopa_bench import console, progress
+from lopa_bench.console import json_line, report, result_table, side_by_side
 from lopa_bench.metrics import aggregate
+from lopa_bench.progress import Progress
 from lopa_bench.schema import to_table
 from tests.test_records import run_row, sample
 
@@ -106,9 +107,9 @@ def test_runs_on_different_problems_are_not_passed_off_as_a_comparison() -> None
 
 def test_without_a_terminal_progress_is_a_plain_line_every_tenth() -> None:
     stream = io.StringIO()
-    with Progress(40, "gsm8k lopa k=8", stream=stream) as progress:
+    with Progress(40, "gsm8k lopa k=8", stream=stream) as bar:
         for index in range(40):
-            progress.add(sample(index, correct=index % 4 > 0))
+            bar.add(sample(index, correct=index % 4 > 0))
     lines = stream.getvalue().splitlines()
     assert len(lines) == 10
     assert lines[0].startswith("gsm8k lopa k=8: 4/40 (10 %), accuracy 75.0 %, TPF 1.38, TPS 5.50, 0:0")
@@ -118,11 +119,11 @@ def test_without_a_terminal_progress_is_a_plain_line_every_tenth() -> None:
 
 def test_a_slow_run_still_says_something_every_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10_000, 11))
-    monkeypatch.setattr(console.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
     stream = io.StringIO()
-    with Progress(1000, stream=stream) as progress:
+    with Progress(1000, stream=stream) as bar:
         for index in range(9):
-            progress.add(sample(index))
+            bar.add(sample(index))
     assert 2 <= len(stream.getvalue().splitlines()) <= 4
 
 
@@ -131,22 +132,22 @@ def test_on_a_terminal_there_is_a_bar_with_live_numbers(monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
     stream = io.StringIO()
-    with Progress(2, "gsm8k", stream=stream) as progress:
-        progress.add(sample(0))
-        progress.add(sample(1, finish_reason="error", correct=None))
+    with Progress(2, "gsm8k", stream=stream) as bar:
+        bar.add(sample(0))
+        bar.add(sample(1, finish_reason="error", correct=None))
     assert "accuracy 100.0 %, TPF 1.38, TPS 5.50, errors 1" in stream.getvalue()
     assert "━" in stream.getvalue()
 
 
 def test_a_resumed_run_starts_where_it_stopped() -> None:
     stream = io.StringIO()
-    with Progress(10, seen=[sample(i) for i in range(9)], stream=stream) as progress:
-        progress.add(sample(9))
+    with Progress(10, seen=[sample(i) for i in range(9)], stream=stream) as bar:
+        bar.add(sample(9))
     assert stream.getvalue().startswith("10/10 (100 %)")
 
 
 def test_batched_samples_are_timed_by_the_wall_clock() -> None:
     stream = io.StringIO()
-    with Progress(1, stream=stream) as progress:
-        progress.add(sample(0, batch=4, total_s=None))
+    with Progress(1, stream=stream) as bar:
+        bar.add(sample(0, batch=4, total_s=None))
     assert "TPS (wall)" in stream.getvalue()

@@ -12,7 +12,7 @@ import pytest
 from lopa_bench.metrics import Running, aggregate, compare
 from lopa_bench.presets import PRESETS, PresetError
 from lopa_bench.schema import COLUMNS, to_table
-from lopa_bench.statistics import Ratio, bootstrap, mcnemar, wilson
+from lopa_bench.statistics import Ratio, bootstrap, mcnemar, mean_pass_at, wilson
 from tests.test_records import sample
 
 
@@ -238,6 +238,31 @@ def test_only_samples_that_both_runs_finished_are_compared() -> None:
 def test_runs_on_different_problems_are_not_compared() -> None:
     with pytest.raises(ValueError, match="not the same problems"):
         compare(table({"gold": "4"}), table({"gold": "5"}))
+
+
+@pytest.mark.parametrize(
+    ("tallies", "k", "value"),
+    [([(5, 2)], 1, 0.4), ([(5, 2)], 2, 0.7), ([(3, 1)], 5, None), ([(1, 1), (1, 0)], 1, 0.5), ([], 1, None)],
+)
+def test_pass_at_k_is_the_unbiased_mean_over_problems(
+    tallies: list[tuple[int, int]], k: int, value: float | None
+) -> None:
+    assert mean_pass_at(k, tallies) == pytest.approx(value)
+
+
+def test_pass_at_k_is_there_for_the_samples_that_there_are() -> None:
+    once = aggregate(to_table("samples", [sample(0), sample(1, correct=False)]))
+    assert once["pass_at"] == {"1": 0.5}
+    rows = [sample(0, sample_index=i, correct=i < 2) for i in range(5)]
+    assert aggregate(to_table("samples", rows))["pass_at"] == {
+        "1": pytest.approx(0.4), "2": pytest.approx(0.7), "5": 1.0,
+    }  # fmt: skip
+
+
+def test_the_wall_clock_of_batched_samples_is_in_the_rows_so_that_resumed_runs_and_shards_add_up() -> None:
+    rows = [sample(i, batch=4, total_s=None, content_tokens=30, wall_s=0.5) for i in range(4)]
+    numbers = aggregate(to_table("samples", rows))
+    assert (numbers["wall_s"], numbers["tps"], numbers["tps_clock"]) == (2.0, 60.0, "wall")
 
 
 def test_the_running_numbers_end_at_the_aggregates() -> None:

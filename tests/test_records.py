@@ -181,7 +181,7 @@ def test_of_a_sample_done_twice_the_newest_row_and_its_own_steps_count(tmp_path:
 
 
 def test_steps_without_their_sample_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, write = RunStore(tmp_path), records._write
+    store, write = RunStore(tmp_path), records.write_table
 
     def dies_between(path: Path, table: Any) -> None:
         if path.parent.name == "samples":
@@ -189,7 +189,7 @@ def test_steps_without_their_sample_are_not_read(tmp_path: Path, monkeypatch: py
         write(path, table)
 
     store.add(sample(), [step()])
-    monkeypatch.setattr(records, "_write", dies_between)
+    monkeypatch.setattr(records, "write_table", dies_between)
     with pytest.raises(KeyboardInterrupt):
         store.flush()
     assert read_steps(tmp_path).num_rows == 0
@@ -219,11 +219,9 @@ def test_run_ids_are_readable_and_never_shared(tmp_path: Path, monkeypatch: pyte
     suffixes = iter(["3f9a", "3f9a", "77aa"])
     monkeypatch.setattr(records.secrets, "token_hex", lambda _: next(suffixes))
     monkeypatch.setattr(records, "datetime", _FrozenClock)
-    names = [new_run_id(tmp_path, "gsm8k", "Mini/AR v1", "lopa", "k8") for _ in range(2)]
-    assert names == [
-        "20260131-142233-gsm8k-mini-ar-v1-lopa-k8-3f9a",
-        "20260131-142233-gsm8k-mini-ar-v1-lopa-k8-77aa",
-    ]
+    names = [new_run_id(tmp_path, "gsm8k", "Mini/AR v1", "lopa", "k8") for _ in range(3)]
+    stem = "20260131-142233-gsm8k-mini-ar-v1-lopa-k8"
+    assert names == [stem, f"{stem}-3f9a", f"{stem}-77aa"]
     assert all((tmp_path / name).is_dir() for name in names)
 
 

@@ -6,6 +6,8 @@ import logging
 import random
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,14 @@ import numpy as np
 import pytest
 import yaml
 
+from lopa_bench import tracking
 from lopa_bench.metrics import aggregate
+from lopa_bench.reading import read_samples
 from lopa_bench.schema import to_table
+from lopa_bench.sweep_tracking import track_sweep
 from lopa_bench.tracking import NoTracker, TrackerConfig, WandbTracker, _step_histogram, make_tracker
 from tests.test_records import run_row, sample, step
+from tests.warm import Warm
 
 ROWS = [sample(0), sample(1, correct=False, completion="x" * 10_000), sample(2, finish_reason="error", correct=None)]
 CONF = Path(__file__).parents[1] / "conf" / "tracker"
@@ -39,6 +45,13 @@ def follow(tracker: Any) -> None:
     for row in ROWS:
         tracker.sample(row)
     tracker.finish(aggregate(tables()["samples"]), tables())
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
@@ -70,7 +83,7 @@ def test_a_run_is_tracked_offline_and_can_be_synced_later(
     assert not caplog.records
     (folder,) = (tmp_path / "wandb").glob("offline-run-*")
     (record,) = folder.glob("*.wandb")
-    assert b"running/tpf" in record.read_bytes()
+    wait_until(lambda: b"running/tpf" in record.read_bytes())  # W&B's own process writes it
     assert list(folder.rglob("samples*.table.json"))
     out, err = capfd.readouterr()
     assert out == ""  # stdout belongs to the table and the JSON line
@@ -124,6 +137,61 @@ def test_online_without_a_key_never_asks_for_one(tmp_path: Path) -> None:
     assert "W&B could not start" in done.stdout
     assert "choice" not in done.stdout
     assert done.returncode == 0
+
+
+def test_a_server_that_never_answers_holds_a_run_up_for_less_than_30_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import wandb
+
+    run = _FakeRun()
+    monkeypatch.setattr(wandb, "init", lambda **_: run)
+    monkeypatch.setattr(run, "log", lambda _: time.sleep(1000))
+    monkeypatch.setattr(tracking, "LOG_SECONDS", 0.1)
+    began = time.monotonic()
+    follow(WandbTracker(dir=tmp_path))
+    assert time.monotonic() - began < 5
+    assert "no answer within 0.1 s" in caplog.text
+    assert 2 * tracking.WAIT_SECONDS < 30
+
+
+def test_a_run_that_is_resumed_is_tracked_under_a_number_of_its_own(tmp_path: Path) -> None:
+    tracker = WandbTracker(dir=tmp_path)
+    assert tracker._id("r") == "r"
+    (tmp_path / "wandb" / "offline-run-20260131_142233-r").mkdir(parents=True)
+    assert tracker._id("r") == "r-2"
+
+
+def test_a_whole_run_is_tracked_offline_and_is_the_same_as_without(
+    warm: Warm, settings: list[str], tmp_path: Path
+) -> None:
+    plain = warm.run(*settings, "task.limit=3", f"run.out={tmp_path}/plain")
+    tracked = warm.run(*settings, "task.limit=3", f"run.out={tmp_path}/tracked", "tracker=wandb")
+    assert tracked.code == 0
+    ids = [read_samples(done.values["path"])["token_ids"].to_pylist() for done in (plain, tracked)]
+    assert ids[0] == ids[1]
+    (folder,) = Path(tracked.values["path"]).glob("wandb/offline-run-*")
+    assert f"wandb sync {folder}" in tracked.err
+    (record,) = folder.glob("*.wandb")
+    for name in (b"running/tpf", b"winning_branch", b"tokens_per_step", b"samples"):
+        wait_until(lambda name=name: name in record.read_bytes())  # type: ignore[misc]
+
+
+def test_a_sweep_has_a_run_of_its_own_with_branch_scaling_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    run, asked = _FakeRun(), {}
+    monkeypatch.setattr(wandb, "init", lambda **options: asked.update(options) or run)
+    logged: dict[str, Any] = {}
+    monkeypatch.setattr(run, "log", logged.update)
+    numbers = {"tpf": 3.0, "tps": 5.0, "accuracy": 0.5, "n": 3}
+    runs: Any = [(run_row(k=k, run_id=f"r{k}"), numbers) for k in ("0", "4")]
+    track_sweep(TrackerConfig(name="wandb"), tmp_path / "sweep-1", runs)
+    assert (asked["group"], asked["id"], asked["config"]["runs"]) == ("sweep-1", "sweep-1", ["r0", "r4"])
+    assert sorted(logged) == ["accuracy_over_k", "runs", "tpf_over_k", "tps_over_k"]
+    assert run.exit_code == 0
 
 
 def test_steps_are_counted_by_the_tokens_they_fill() -> None:

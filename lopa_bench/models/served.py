@@ -18,6 +18,8 @@ from lopa_bench.models.tokenizers import load_tokenizer
 from lopa_bench.models.transformer import Transformer
 from tasks.base import Prompt
 
+SMALL = 50_000_000  # parameters below which one CPU thread is the default
+
 
 @dataclass
 class ServedModel:
@@ -70,11 +72,17 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     return getattr(torch, name)
 
 
+def default_threads(network: Transformer) -> int:
+    """One thread for a network whose products are too small to share: on a busy machine, threads that wait for each
+    other at every product cost far more than a second core gives. Else torch's own choice.
+    """
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return 1 if parameters < SMALL else torch.get_num_threads()
+
+
 def serve(model: ModelSettings, backend: BackendSettings) -> ServedModel:
     """Loads a model as configured. Raises CheckpointError."""
     assert model.path is not None
-    if backend.threads:
-        torch.set_num_threads(backend.threads)
     device = pick_device(backend.device)
     dtype = pick_dtype(model.dtype, device)
     folder = locate(model.path, model.revision)
@@ -83,6 +91,7 @@ def serve(model: ModelSettings, backend: BackendSettings) -> ServedModel:
         raise CheckpointError(f"{folder} has the {layout.name} layout, model.layout={model.layout} was asked for")
     lora = locate(model.lora, model.lora_revision) if model.lora else None
     network = load_model(folder, dtype, device, lora, max_length=model.max_length)
+    torch.set_num_threads(backend.threads or default_threads(network))
     if backend.compile:
         network.compile(dynamic=True)
     files = weight_files(folder) + (sorted(lora.glob("adapter_model*.safetensors")) if lora else [])

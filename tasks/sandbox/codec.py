@@ -23,8 +23,18 @@ Resolve = Callable[[int, str, bool], Any]
 NoneType = type(None)
 SIMPLE = frozenset({NoneType, bool, str, float, int})
 SMALL = 1 << 63
+SLICE = 100_000
 ITERATOR_LIMIT = 1_000_000  # an endless generator is cut here
-ITERATORS = (map, filter, zip, enumerate, reversed, type(x for x in ()), type(islice((), 0)), type(chain()))
+ITERATORS: tuple[type, ...] = (
+    map,
+    filter,
+    zip,
+    enumerate,
+    reversed,
+    type(_ for _ in ()),
+    type(islice((), 0)),
+    type(chain()),
+)
 VIEWS = {"dk": type({}.keys()), "dv": type({}.values()), "di": type({}.items())}
 BASES: tuple[type, ...] = (int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset)
 
@@ -34,7 +44,25 @@ class BadValue(ValueError):
 
 
 def encode(value: Any, hold: Hold) -> str:
-    return json.dumps(_Encoder(hold).plain(value), separators=(",", ":"))
+    return "".join(encode_parts(value, hold))
+
+
+def encode_parts(value: Any, hold: Hold) -> Iterator[str]:
+    """The text of a value in parts, so that that of a huge list is never in memory as a whole."""
+    plain = _Encoder(hold).plain
+    if type(value) is not list or len(value) <= SLICE:
+        yield _dumps(plain(value))
+        return
+    rows = not _all_simple(lambda: value) and _all_rows(value)
+    yield '{"lt":[' if rows else "["
+    for start in range(0, len(value), SLICE):
+        part = value[start : start + SLICE]
+        yield ("," if start else "") + _dumps(part if rows else [plain(item) for item in part])[1:-1]
+    yield "]}" if rows else "]"
+
+
+def _dumps(plain: Any) -> str:
+    return json.dumps(plain, separators=(",", ":"))
 
 
 def decode(text: str | bytes, resolve: Resolve) -> Any:
@@ -46,9 +74,9 @@ def decode(text: str | bytes, resolve: Resolve) -> Any:
         raise BadValue(f"not a value: {type(error).__name__}: {str(error)[:100]}") from None
 
 
-def has_handle(text: str) -> bool:
+def has_handle(text: bytes) -> bool:
     """Whether an encoded value may hold a handle: two of them can look alike and be different objects."""
-    return '{"o":' in text
+    return b'{"o":' in text
 
 
 class _Encoder:
@@ -73,7 +101,7 @@ class _Encoder:
         """Lists of numbers and texts, and lists of such tuples, go to the C encoder as they are."""
         if _all_simple(lambda: values):
             return values
-        if set(map(type, values)) == {tuple} and _all_simple(lambda: chain.from_iterable(values)):
+        if _all_rows(values):
             return {"lt": values}
         return [self.plain(value) for value in values]
 
@@ -113,6 +141,11 @@ class _Encoder:
         return {"o": [self.hold(value), f"{kind.__module__}.{kind.__qualname__}", truth]}
 
 
+def _all_rows(values: list[Any]) -> bool:
+    """Whether a list holds nothing but tuples of simple values."""
+    return set(map(type, values)) == {tuple} and _all_simple(lambda: chain.from_iterable(values))
+
+
 def _all_simple(values: Callable[[], Iterable[Any]]) -> bool:
     kinds = set(map(type, values()))
     if not kinds <= SIMPLE:
@@ -120,7 +153,7 @@ def _all_simple(values: Callable[[], Iterable[Any]]) -> bool:
     if int not in kinds:
         return True
     if kinds == {int}:
-        return -SMALL <= min(values()) and max(values()) < SMALL
+        return min(values()) >= -SMALL and max(values()) < SMALL
     return all(-SMALL <= value < SMALL for value in values() if type(value) is int)
 
 

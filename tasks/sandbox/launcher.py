@@ -7,6 +7,7 @@ it, whatever session they moved to. Each wall that the kernel refuses is left ou
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -24,7 +25,9 @@ FIRST_UID, UIDS = 61184, 4000
 def main() -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, 9)
     config = json.loads(sys.argv[1])
-    layers = _new_namespaces()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # should memory run out, this goes first
+    layers = _new_namespaces(config["without"])
     first = os.fork()
     if first:
         _, status = os.waitpid(first, 0)
@@ -38,19 +41,20 @@ def main() -> None:
 
 
 def _first_process(config: dict[str, Any], layers: list[str]) -> int:
-    uid = os.geteuid()
-    if "mount" in layers:
-        try:
-            uid = FIRST_UID + os.getppid() % UIDS if _is_real_root(layers) else uid
-            private_root.enter(config["scratch"], config["readable"], config["hidden"], uid)
-            layers.append("root")
-        except OSError:
-            uid = os.geteuid()
-    folder = private_root.SCRATCH if "root" in layers else config["scratch"]
-    if "root" not in layers:
-        layers += _landlock(config, folder)
-    if uid != os.geteuid():
-        layers.append("uid")
+    folder, uid = private_root.SCRATCH, os.geteuid()
+    if uid == 0 and "user" not in layers:
+        uid = FIRST_UID + config["number"] % UIDS
+    try:
+        if "mount" not in layers:
+            raise OSError("no mount namespace")
+        private_root.enter(config["mount_point"], config["readable"], config["hidden"], uid)
+        layers[layers.index("mount")] = "root"
+        if uid != os.geteuid():
+            layers.append("uid")
+    except OSError:
+        # Another user may not even be able to reach the interpreter, so the user stays, without any capability.
+        folder, uid = config["scratch"], os.geteuid()
+        layers = [layer for layer in layers if layer != "mount"] + _landlock(config, folder)
     _report({"layers": [*layers, "session", "rlimits"]})
     worker = os.fork()
     if not worker:
@@ -58,8 +62,13 @@ def _first_process(config: dict[str, Any], layers: list[str]) -> int:
     return _wait(worker)
 
 
-def _new_namespaces() -> list[str]:
-    """Root needs no user namespace; without one it can later become a user that nothing belongs to."""
+def _new_namespaces(without: list[str]) -> list[str]:
+    """Root needs no user namespace; without one it can later become a user that nothing belongs to.
+
+    `without` names walls to leave out: tests look at what the others still hold.
+    """
+    if "namespaces" in without:
+        return []
     kinds = {
         "mount": linux.CLONE_NEWNS,
         "pid": linux.CLONE_NEWPID,
@@ -85,11 +94,9 @@ def _new_namespaces() -> list[str]:
     return ["user", *kinds]
 
 
-def _is_real_root(layers: list[str]) -> bool:
-    return os.geteuid() == 0 and "user" not in layers
-
-
 def _landlock(config: dict[str, Any], folder: str) -> list[str]:
+    if "landlock" in config["without"]:
+        return []
     devices = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"]
     try:
         linux.landlock_restrict([*config["readable"], *devices[1:]], [folder, devices[0]])

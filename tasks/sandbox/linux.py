@@ -41,6 +41,7 @@ MOUNT_ATTR_NOSUID = 2
 LANDLOCK_CREATE_RULESET_VERSION = 1
 LANDLOCK_RULE_PATH_BENEATH = 1
 LANDLOCK_READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder
+LANDLOCK_SCOPE = 1 << 0 | 1 << 1  # no abstract sockets of, and no signals to, processes outside
 LANDLOCK_TCP = 1 << 0 | 1 << 1  # bind, connect
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -95,7 +96,7 @@ def drop_capabilities() -> None:
 
 
 def landlock_restrict(readable: Iterable[str], writable: Iterable[str]) -> int:
-    """Limits this process and its children to these folders (and to no TCP, where the kernel knows that).
+    """Limits this process and its children to these folders (and, where the kernel knows that, to no TCP and signals).
 
     Returns the ABI version that was used. Raises OSError where Landlock is missing.
     """
@@ -104,8 +105,8 @@ def landlock_restrict(readable: Iterable[str], writable: Iterable[str]) -> int:
         "landlock",
     )
     everything = (1 << (13 if abi == 1 else 14 if abi == 2 else 15)) - 1
-    attributes = (ctypes.c_uint64 * 2)(everything, LANDLOCK_TCP if abi >= 4 else 0)
-    size = ctypes.c_size_t(16 if abi >= 4 else 8)
+    attributes = (ctypes.c_uint64 * 3)(everything, LANDLOCK_TCP if abi >= 4 else 0, LANDLOCK_SCOPE if abi >= 6 else 0)
+    size = ctypes.c_size_t(24 if abi >= 6 else 16 if abi >= 4 else 8)
     ruleset = _check(_libc.syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0), "landlock")
     try:
         for path in readable:

@@ -5,6 +5,7 @@ Whatever else is on the machine (data sets, caches with expected answers, keys, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 
@@ -25,7 +26,8 @@ def enter(mount_point: str, readable: Iterable[str], hidden: Iterable[str], uid:
         if os.path.isdir(mount_point + path):
             linux.mount("tmpfs", mount_point + path, "tmpfs", linux.MS_NOSUID, "size=4k,mode=755")
     os.mkdir(mount_point + SCRATCH)
-    os.symlink(SCRATCH, mount_point + "/tmp")
+    if not os.path.exists(mount_point + "/tmp"):  # unless an interpreter lives there
+        os.symlink(SCRATCH, mount_point + "/tmp")
     os.mkdir(mount_point + "/dev")
     os.symlink(SCRATCH, mount_point + "/dev/shm")
     for name in DEVICES:
@@ -38,7 +40,7 @@ def enter(mount_point: str, readable: Iterable[str], hidden: Iterable[str], uid:
 
 def _outermost(paths: Iterable[str]) -> list[str]:
     kept: list[str] = []
-    for path in sorted({os.path.normpath(path) for path in paths}):
+    for path in sorted({form for given in paths for form in (os.path.normpath(given), os.path.realpath(given))}):
         if os.path.lexists(path) and not any(path.startswith(above + "/") for above in kept):
             kept.append(path)
     return kept
@@ -64,10 +66,8 @@ def _bind(source: str, target: str) -> None:
 def _add_proc(mount_point: str) -> None:
     """Containers often forbid a fresh /proc; then there is none, which few programs notice."""
     os.mkdir(mount_point + "/proc")
-    try:
+    with contextlib.suppress(OSError):
         linux.mount("proc", mount_point + "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
-    except OSError:
-        pass
 
 
 def _add_scratch(mount_point: str, uid: int) -> None:

@@ -19,11 +19,12 @@ CALL = b"C"  # {"f": name or handle, "a": arguments, "k": keyword arguments, "cp
 # worker -> judge
 READY = b"R"
 VALUE = b"V"  # an encoded value
-DIGEST = b"D"  # {"sha256", "size"} of an encoded value that is too large to send
+DIGEST = b"D"  # the sha256 of an encoded value that is too large to send
 MODULE = b"M"  # the name is bound to this module
-ERROR = b"E"  # {"type", "bases", "text", "stage"}
+ERROR = b"E"  # {"type", "bases", "text", "stage"}, stage one of compile, load, run, result
 
 LARGE_VALUE = 32 << 20
+OUT_OF_MEMORY = 86  # the worker's exit status when not even the report of a MemoryError fits
 
 
 def pack(kind: bytes, payload: bytes, seconds: float = 0.0, _pack: Callable[..., bytes] = HEADER.pack) -> bytes:

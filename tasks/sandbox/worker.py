@@ -16,9 +16,7 @@ import types
 from typing import Any
 
 from tasks.sandbox import wire
-from tasks.sandbox.codec import build, encode
-
-OUT_OF_MEMORY = 86  # exit status when not even the report of a MemoryError fits
+from tasks.sandbox.codec import build, encode_parts
 
 
 class Worker:
@@ -40,6 +38,7 @@ class Worker:
         self._write(self.replies, self._pack(wire.READY, b""))
         while (frame := self._read_frame(self.requests)) is not None:
             self._write(self.replies, self._answer(*frame))
+        self._exit(0)  # no exit handlers of the solution
 
     def _answer(self, kind: bytes, payload: bytes) -> bytes:
         self.stage, self.seconds = "run", 0.0
@@ -79,17 +78,23 @@ class Worker:
             self._timer(self._prof, request["cpu"])  # its signal ends the process, whatever the solution catches
         start = self._clock()
         result = function(*arguments, **keywords)
+        self.stage = "result"
+        reply = self._value(result)
         self.seconds = self._clock() - start
         self._timer(self._prof, 0)
-        self.stage = "result"
-        return self._value(result)
+        return reply
 
     def _value(self, value: Any) -> tuple[bytes, bytes]:
-        payload = encode(value, self._hold).encode("ascii")
-        if len(payload) <= wire.LARGE_VALUE:
-            return wire.VALUE, payload
-        report = {"sha256": self._sha256(payload).hexdigest(), "size": len(payload)}
-        return wire.DIGEST, self._dumps(report).encode()
+        digest, kept, size = self._sha256(), [], 0
+        for text in encode_parts(value, self._hold):
+            part = text.encode("ascii")
+            digest.update(part)
+            size += len(part)
+            if size <= wire.LARGE_VALUE:
+                kept.append(part)
+        if size <= wire.LARGE_VALUE:
+            return wire.VALUE, b"".join(kept)
+        return wire.DIGEST, digest.hexdigest().encode()
 
     def _hold(self, value: Any) -> int:
         self.handles.append(value)
@@ -109,5 +114,5 @@ class Worker:
             report = {"type": kinds[0], "bases": kinds, "text": text, "stage": self.stage}
             return self._dumps(report).encode()
         except MemoryError:
-            self._exit(OUT_OF_MEMORY)
+            self._exit(wire.OUT_OF_MEMORY)
             raise

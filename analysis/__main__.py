@@ -1,0 +1,137 @@
+"""`python -m analysis`: tables, figures, the report, comparisons and replays from the rows of runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lopa_bench.presets import PRESETS
+
+ERRORS = (ValueError, FileNotFoundError)  # RunError and PresetError are ValueErrors
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. Exit status: 0 done, 2 a run or a name that is not there."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.act(options)
+    except ERRORS as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    from analysis.figures.registry import FIGURES
+    from analysis.tables.article import TABLES
+
+    parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    report = commands.add_parser("report", help="everything, as OUTPUTS/report/index.html with all files beside it")
+    report.set_defaults(act=_report)
+    _add_outputs(report)
+    for name in TABLES:
+        table = commands.add_parser(name, help=f"{name[:-1]} {name[-1]} of the article, as Markdown and as files")
+        table.set_defaults(act=_table)
+        _add_outputs(table)
+    for plot in FIGURES.values():
+        figure = commands.add_parser(plot.name, help=f"figure: {plot.title}")
+        figure.set_defaults(act=_figure)
+        _add_outputs(figure)
+    compare = commands.add_parser("compare", help="two runs on the same problems, pair by pair")
+    compare.add_argument("run_a", help="run id, the beginning of one, or a folder")
+    compare.add_argument("run_b")
+    compare.add_argument("--preset", default="effective", choices=sorted(PRESETS), help="counting preset")
+    compare.add_argument("--outputs", type=Path, default=Path("outputs"))
+    compare.set_defaults(act=_compare)
+    replay = commands.add_parser("replay", help="one sample, step by step, as a page; two runs stand side by side")
+    replay.add_argument("runs", nargs="+", metavar="RUN", help="one or two runs")
+    replay.add_argument("--sample", help="problem id, or its position from 0; default: one that all runs solved")
+    replay.add_argument("--outputs", type=Path, default=Path("outputs"))
+    replay.add_argument("--out", type=Path, help="the page; default: OUTPUTS/report/replay-<sample>.html")
+    replay.set_defaults(act=_replay)
+    return parser
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "outputs", nargs="?", type=Path, default=Path("outputs"), help="folder that runs were written to"
+    )
+    parser.add_argument("--to", type=Path, help="where to write; default: OUTPUTS/report")
+
+
+def _target(options: argparse.Namespace) -> Path:
+    return options.to or options.outputs / "report"
+
+
+def _report(options: argparse.Namespace) -> None:
+    from analysis.report import write_report
+    from analysis.study import Study
+
+    study = Study.of(options.outputs)
+    if not study.runs:
+        raise ValueError(f"no finished run under {options.outputs}; python -m lopa_bench makes one")
+    print(write_report(study, _target(options)))
+
+
+def _table(options: argparse.Namespace) -> None:
+    from analysis.report import write_table
+    from analysis.study import Study
+    from analysis.tables.article import TABLES
+    from analysis.tables.render import to_markdown
+
+    table = TABLES[options.command](Study.of(options.outputs))
+    print(to_markdown(table))
+    for path in write_table(table, _target(options) / "tables"):
+        print(path)
+
+
+def _figure(options: argparse.Namespace) -> None:
+    from analysis.figures.registry import FIGURES
+    from analysis.figures.style import save
+    from analysis.study import Study
+
+    plot = FIGURES[options.command]
+    figure = plot.draw(Study.of(options.outputs))
+    if figure is None:
+        raise ValueError(f"no run under {options.outputs} can answer this figure; it reads {plot.reads}")
+    folder = _target(options) / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = save(figure, folder, plot.name)
+    print(path, path.with_suffix(".pdf"), sep="\n")
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from analysis.comparisons import compare, in_words
+    from analysis.runs import find_run
+
+    a, b = (find_run(name, options.outputs) for name in (options.run_a, options.run_b))
+    print(in_words(compare(a, b, options.preset)))
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from analysis.replay.page import page
+    from analysis.replay.select import telling_sample
+    from analysis.replay.trace import sample_ids, trace
+    from analysis.runs import find_run
+
+    if len(options.runs) > 2:
+        raise ValueError("a replay shows one or two runs")
+    runs = [find_run(name, options.outputs) for name in options.runs]
+    ids = sample_ids(runs[0])
+    sample = options.sample or telling_sample(runs[0], runs[-1])
+    if sample is not None and sample not in ids and sample.isdecimal() and int(sample) < len(ids):
+        sample = ids[int(sample)]
+    if sample is None:
+        raise ValueError(f"{runs[0].id} holds no decoded sample")
+    traces = [trace(run, sample) for run in runs]
+    path = options.out or options.outputs / "report" / f"replay-{sample.replace('/', '_')}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(traces), encoding="utf-8")
+    print(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""What lookahead costs, which branch wins, and whether the branch score predicts what is filled."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures.choice import few, k_panels, panel_title, series_title
+from analysis.figures.style import (
+    COLOURS,
+    GREY,
+    LINES,
+    MARKERS,
+    Plot,
+    errors,
+    integers,
+    panels,
+    paper_style,
+    points,
+    shades,
+)
+from analysis.numbers import Value
+from analysis.study import Study
+from lopa_bench.statistics import wilson
+
+MEASURES = {"neg_entropy": "negative entropy, nats", "prob": "probability", "margin": "margin"}
+
+
+def lookahead_cost(study: Study) -> Figure | None:
+    """Positions computed for each content token, and content tokens for each row, over k."""
+    series = k_panels(study)
+    if not series:
+        return None
+    with paper_style():
+        figure, (left, right) = panels(2)
+        for index, runs in enumerate(series):
+            for ax, quantity in ((left, "processed_per_token"), (right, "tpf_row")):
+                values = [study.value(run, quantity) for run in runs]
+                _line(ax, [run.k or 0 for run in runs], values, index, series_title(runs[0]))
+        left.set_ylabel("positions computed / content token")
+        right.set_ylabel("content tokens / row")
+        for ax in (left, right):
+            ax.set_xlabel("lookahead branches k")
+            ax.set_ylim(bottom=0)
+        integers(left, right)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def winners(study: Study) -> Figure | None:
+    """How often the anchor wins over k, and the share of each rank at the largest k."""
+    series = [[run for run in runs if study.digest(run).winners.sum() > 0] for runs in k_panels(study)]
+    series = [runs for runs in series if runs]
+    if not series:
+        return None
+    with paper_style():
+        figure, (left, right) = panels(2)
+        for index, runs in enumerate(series):
+            shares = [_share(study.digest(run).winners, 0) for run in runs]
+            ks = [run.k or 0 for run in runs]
+            _line(left, ks, shares, index, series_title(runs[0]))
+            blind = [100 * study.digest(run).blind for run in runs]
+            left.plot(ks, blind, color=GREY, linestyle=LINES[index % 4], linewidth=0.9, label="a blind score")
+            counts = study.digest(runs[-1]).winners
+            ranks = [_share(counts, rank) for rank in range(len(counts))]
+            _line(right, list(range(len(ranks))), ranks, index, f"{series_title(runs[0])}, k = {runs[-1].k}")
+        left.set(xlabel="lookahead branches k", ylabel="calls won by the anchor (%)", ylim=(0, 100))
+        right.set(xlabel="rank of the winner (0 = anchor)", ylabel="calls won at the largest k (%)")
+        right.set_ylim(bottom=0)
+        left.legend(loc="upper right", handles=[line for line in left.lines if line.get_label() == "a blind score"][:1])
+        integers(left, right)
+        figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def score_fill(study: Study) -> Figure | None:
+    """Positions filled by the winner's own call against the winner's score."""
+    series = [[run for run in few(runs) if study.digest(run).score_fill] for runs in k_panels(study)]
+    series = [runs for runs in series if runs]
+    if not series:
+        return None
+    with paper_style():
+        figure, axes = panels(len(series), height=3.1)
+        for ax, runs in zip(axes, series):
+            for index, (run, colour) in enumerate(zip(runs, shades(len(runs)))):
+                found = study.digest(run).score_fill
+                assert found is not None
+                ax.fill_between(found.score, found.low, found.high, color=colour, alpha=0.18, linewidth=0)
+                ax.plot(found.score, found.filled, color=colour, linestyle=LINES[index % 4], marker=MARKERS[index],
+                        label=f"k = {run.k}: ρ = {_rho(found.within)}")  # fmt: skip
+            measure = str(runs[0].settings.get("confidence"))
+            ax.set_title(panel_title(runs[0]))
+            ax.set_xlabel(f"score of the winning branch ({MEASURES.get(measure, measure)})")
+            ax.set_ylabel("positions filled by its call")
+            ax.set_ylim(bottom=0)
+            ax.legend(loc="best", fontsize=6.5)
+    return figure
+
+
+def _rho(value: Value) -> str:
+    if value.value is None:
+        return "–"
+    text = f"{value.value:.2f}"
+    return text if value.interval is None else f"{text} [{value.interval[0]:.2f}, {value.interval[1]:.2f}]"
+
+
+def _share(counts: np.ndarray, rank: int) -> Value:
+    """Percent of the calls that had a choice; Wilson's interval, which takes calls for independent."""
+    count, total = int(counts[rank]), int(counts.sum())
+    return Value(count / total, wilson(count, total)).scaled(100)
+
+
+def _line(ax: Axes, x: list[int], values: list[Value], index: int, label: str) -> None:
+    ax.errorbar(x, points(values), errors(values), color=COLOURS[index % len(COLOURS)], linestyle=LINES[index % 4],
+                marker=MARKERS[index % len(MARKERS)], elinewidth=0.7, capsize=1.5, label=label)  # fmt: skip
+
+
+PLOTS = [
+    Plot(
+        "lookahead_cost",
+        "The price of lookahead",
+        "Left: positions that the model computed (rows × window, the prompt at prefill included) for a content token. "
+        "Right: content tokens for one row. 95 % bootstrap intervals over problems.",
+        "a sweep of decoder.k",
+        lookahead_cost,
+    ),
+    Plot(
+        "winners",
+        "Which branch wins",
+        "Shares of the calls that had a choice. Grey: the anchor's share if the branch score were blind, 1 / "
+        "branches (few masks make few branches). Intervals are Wilson's over calls; they take the calls of one "
+        "sample for independent and are too narrow.",
+        "a sweep of decoder.k",
+        winners,
+    ),
+    Plot(
+        "score_fill",
+        "Does the branch score predict parallelism?",
+        "Positions that the winner's own call filled, against the winner's score: means of eight bins of equally many "
+        "calls with 95 % bootstrap bands over samples. ρ is Spearman's rank correlation of the calls of one sample, "
+        "pooled over samples, with its 95 % bootstrap interval.",
+        "a sweep of decoder.k",
+        score_fill,
+    ),
+]

@@ -1,0 +1,12 @@
+"""All figures, in the order of the report."""
+
+from __future__ import annotations
+
+from analysis.figures import ablations, counting, lookahead, scaling, throughput, tradeoffs
+from analysis.figures.style import Plot
+
+FIGURES: dict[str, Plot] = {
+    plot.name: plot
+    for module in (throughput, scaling, tradeoffs, lookahead, counting, ablations)
+    for plot in module.PLOTS
+}

@@ -1,0 +1,118 @@
+"""How figures look: one width, one set of colours that stays apart in grey, axes with units, no pyplot state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis.numbers import Value
+from analysis.study import Study
+
+WIDTH = 7.0  # inches: the text width of a two-column paper
+PANEL_HEIGHT = 2.7
+GREY = "0.62"
+PUBLISHED: dict[str, Any] = {"color": GREY, "linewidth": 0.9, "markersize": 2.5}
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "--", "-.", ":")
+# Dark to light, so that the order survives a grey printer.
+COLOURS = ("#1b2a49", "#a23b2e", "#2f7f79", "#c98a1b", "#6f6aa8", "#7d8c3a", "#b0678f", "#5f6b73")
+STYLE: Any = {
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "0.9",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 160,
+    "pdf.fonttype": 42,  # real text in the PDF
+    "svg.fonttype": "none",
+}
+
+Draw = Callable[[Study], Figure | None]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure of the report. `draw` gives None when no run can answer; `reads` says what it needs."""
+
+    name: str
+    title: str
+    caption: str
+    reads: str
+    draw: Draw
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    with mpl.rc_context(STYLE):
+        yield
+
+
+def panels(
+    count: int, columns: int = 2, height: float = PANEL_HEIGHT, width: float = WIDTH
+) -> tuple[Figure, list[Axes]]:
+    """A grid of `count` axes; those of the grid that are left over do not exist."""
+    columns = min(columns, count)
+    rows = ceil(count / columns)
+    figure = Figure(figsize=(width if columns > 1 else width * 0.62, height * rows))
+    FigureCanvasAgg(figure)
+    return figure, [figure.add_subplot(rows, columns, index + 1) for index in range(count)]
+
+
+def save(figure: Figure, folder: Path, name: str) -> Path:
+    """PNG for the screen, PDF for the paper; the same bytes for the same rows."""
+    with paper_style():
+        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+        figure.savefig(folder / f"{name}.png", metadata={"Software": None})
+    return folder / f"{name}.png"
+
+
+def errors(values: Sequence[Value]) -> np.ndarray:
+    """Lengths of the error bars below and above; none where there is no interval."""
+    lengths = [
+        (0.0, 0.0)
+        if value.interval is None or value.value is None
+        else (max(0.0, value.value - value.interval[0]), max(0.0, value.interval[1] - value.value))
+        for value in values
+    ]
+    return np.array(lengths, dtype=float).reshape(-1, 2).T
+
+
+def points(values: Sequence[Value]) -> np.ndarray:
+    return np.array([np.nan if value.value is None else value.value for value in values], dtype=float)
+
+
+def integers(*axes: Axes) -> None:
+    """Whole numbers only below the axes."""
+    for ax in axes:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def shade(position: float) -> tuple[float, float, float, float]:
+    """A colour for an ordered quantity from 0 to 1: dark to light, never too light for white paper."""
+    return mpl.colormaps["viridis"](0.02 + 0.8 * position)
+
+
+def shades(count: int) -> list[tuple[float, float, float, float]]:
+    return [shade(index / max(1, count - 1)) for index in range(count)]

@@ -1,0 +1,144 @@
+"""Accuracy against TPF, and TPS against TPF: what speed costs, and how much of TPF becomes time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from analysis.figures.choice import by_model_and_task, panel_title
+from analysis.figures.style import COLOURS, MARKERS, Plot, errors, panels, paper_style, shade
+from analysis.labels import base_name
+from analysis.numbers import Value
+from analysis.runs import Run
+from analysis.study import Study
+
+Point = tuple[Run, Value, Value]  # run, x, y
+KIND = {"greedy": "P", "fast_dllm": "^", "d2f": "s", "dream": "X", "llada": "v"}
+
+
+def accuracy_tpf(study: Study) -> Figure | None:
+    return _scatter(study, lambda run: study.value(run, "accuracy").scaled(100), "score (%)", _front)
+
+
+def tps_tpf(study: Study) -> Figure | None:
+    return _scatter(study, lambda run: study.value(run, "tps", "effective"), "TPS (content tokens per second)", _iso)
+
+
+def pareto(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points that no other point beats in both coordinates, by falling first coordinate."""
+    front: list[tuple[float, float]] = []
+    for point in sorted(set(points), reverse=True):
+        if not front or point[1] > front[-1][1]:
+            front.append(point)
+    return front
+
+
+def _scatter(
+    study: Study, measure: Callable[[Run], Value], label: str, decorate: Callable[[Axes, list[Point]], None]
+) -> Figure | None:
+    groups = []
+    for group in by_model_and_task(study):
+        found = [(run, study.value(run, "tpf", "effective"), measure(run)) for run in group]
+        known = [point for point in found if point[1].value is not None and point[2].value is not None]
+        if len(known) > 1:
+            groups.append(known)
+    if not groups:
+        return None
+    highest = max([run.k or 0 for group in groups for run, _, _ in group] + [1])
+    with paper_style():
+        figure, axes = panels(len(groups))
+        for ax, known in zip(axes, groups):
+            decorate(ax, known)
+            for run, x, y in known:
+                _point(ax, run, x, y, highest)
+            ax.set_title(panel_title(known[0][0]))
+            ax.set_xlabel("TPF (content tokens per call)")
+            ax.set_ylabel(label)
+        colours = LinearSegmentedColormap.from_list("k", [shade(i / 20) for i in range(21)])
+        bar = figure.colorbar(ScalarMappable(Normalize(0, highest), colours), ax=axes, fraction=0.04, pad=0.02)
+        bar.set_label("lookahead branches k")
+        figure.legend(handles=_legend(groups), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _point(ax: Axes, run: Run, x: Value, y: Value, highest: int) -> None:
+    colour = shade((run.k or 0) / highest)
+    marker = "o" if run.row["decoder"] == "lopa" else KIND.get(run.base, MARKERS[-1])
+    ax.errorbar(
+        [x.value or 0], [y.value or 0], errors([y]), errors([x]), marker=marker, color=colour, markersize=5,
+        markeredgecolor="white", markeredgewidth=0.4, elinewidth=0.6, ecolor=(*colour[:3], 0.35), zorder=3,
+    )  # fmt: skip
+
+
+def _front(ax: Axes, group: list[Point]) -> None:
+    front = pareto([(x.value or 0.0, y.value or 0.0) for _, x, y in group])
+    ax.plot(*zip(*front), color="0.35", linewidth=1, zorder=2)
+
+
+def _iso(ax: Axes, group: list[Point]) -> None:
+    """Lines of equal time a call: TPS = TPF / time, so parallel diagonals on two logarithmic axes."""
+    tpf = np.array([x.value for _, x, _ in group], dtype=float)
+    tps = np.array([y.value for _, _, y in group], dtype=float)
+    ax.set(
+        xscale="log", yscale="log", xlim=(tpf.min() / 1.25, tpf.max() * 1.35), ylim=(tps.min() / 1.4, tps.max() * 1.4)
+    )
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    for milliseconds in _round_times(1000 * (tpf / tps).min() / 1.6, 1000 * (tpf / tps).max() * 1.6):
+        rate = 1000 / milliseconds
+        ax.plot([left, right], [left * rate, right * rate], color="0.8", linewidth=0.7, zorder=1)
+        x = min(right, high / rate)
+        if left * 1.1 < x and low * 1.15 < x * rate:
+            ax.annotate(f"{milliseconds:g} ms", (x, x * rate), (-2, -2), textcoords="offset points", ha="right",
+                        va="top", fontsize=6, color="0.45")  # fmt: skip
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_locator(FixedLocator(_ticks(*axis.get_view_interval())))
+        axis.set_major_formatter("{x:g}")
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round values between two limits, finer where the limits are close."""
+    steps = (1, 1.5, 2, 3, 4, 5, 6, 8) if high / low < 12 else (1, 2, 5)
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    return [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+
+
+def _round_times(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, ... milliseconds between two limits."""
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    return [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= step * 10.0**power <= high]
+
+
+def _legend(groups: list[list[Point]]) -> list[Line2D]:
+    runs = [run for group in groups for run, _, _ in group]
+    kinds = {base_name(run.base): KIND.get(run.base, MARKERS[-1]) for run in runs if run.row["decoder"] != "lopa"}
+    if any(run.row["decoder"] == "lopa" for run in runs):
+        kinds["LoPA"] = "o"
+    return [Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=name) for name, mark in kinds.items()]
+
+
+PLOTS = [
+    Plot(
+        "accuracy_tpf",
+        "Score against TPF",
+        "All runs of a model on a task, counting preset effective; crosses are 95 % intervals. The line joins the runs "
+        "that no other run beats in both (Pareto front); where intervals overlap its course is uncertain.",
+        "two or more runs of a model on a task",
+        accuracy_tpf,
+    ),
+    Plot(
+        "tps_tpf",
+        "TPS against TPF",
+        "Both axes logarithmic. On a diagonal every model call takes the same time; a run that moves to the right "
+        "along one turns all of its TPF into speed, one that crosses to slower diagonals pays for its branches.",
+        "two or more runs of a model on a task",
+        tps_tpf,
+    ),
+]

@@ -1,0 +1,101 @@
+"""One sample of one run as the replay page shows it: tokens by position, and what each call filled.
+
+A call verifies the branches that the call before it proposed. So a step takes, first, the extra token of the winning
+branch and then the positions that the fill rule fills from the winner's own prediction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.labels import decoding, model_of, source_of, task_of
+from analysis.replay.tokens import TokenText, token_text
+from analysis.runs import Run, RunError
+from lopa_bench.schema import ERROR_REASONS
+
+Row = dict[str, Any]
+
+
+def trace(run: Run, sample: str, sample_index: int = 0) -> dict[str, Any]:
+    """Everything about a sample, as plain data. Raises RunError when it was not decoded step by step."""
+    row, steps = _rows(run, sample, sample_index)
+    text = token_text(run)
+    start, ids = row["prompt_tokens"], row["token_ids"]
+    calls = [_call(step, start, text) for step in steps]
+    tokens = {position: token for step in steps for position, token in _filled(step, start)}
+    unseen = [position for position in range(len(ids)) if position not in tokens]
+    if unseen:  # a lookahead branch was complete before it was verified: no call was needed for its token
+        calls.append({"fill": [[position, None] for position in unseen], "extra": None, "branches": [], "call": False})
+    tokens |= dict(enumerate(ids))
+    return {
+        "run": run.id,
+        "title": decoding(run),
+        "model": model_of(run),
+        "problem": row["problem_id"],
+        "tokens": [_token(tokens.get(p), p, len(ids), text) for p in range(max(tokens, default=-1) + 1)],
+        "steps": calls,
+        "calls": row["forwards"],
+        "content": row["content_tokens"],
+        "prompt": row["prompt"],
+        "verdict": _verdict(row),
+        "facts": f"{task_of(run)}; {source_of(run)}; {run.row['backend']} on {run.device} {run.row['dtype']}",
+        "decoded": text is not None,
+    }
+
+
+def sample_ids(run: Run) -> list[str]:
+    return [str(name) for name in run.samples["problem_id"].to_pylist()]
+
+
+def _rows(run: Run, sample: str, sample_index: int) -> tuple[Row, list[Row]]:
+    rows, steps = run.whole_rows(sample, sample_index)
+    if not rows:
+        known = ", ".join(sample_ids(run)[:5])
+        raise RunError(f"{run.id} has no sample {sample!r}; its samples: {known}, ... (--sample also takes a position)")
+    if rows[0]["finish_reason"] in ERROR_REASONS:
+        raise RunError(f"sample {sample} of {run.id} was not decoded: {rows[0]['finish_reason']}")
+    if not steps:
+        raise RunError(
+            f"{run.id} has no steps of sample {sample}: a server does not tell them, and no replay can be made"
+        )
+    return rows[0], steps
+
+
+def _filled(step: Row, start: int) -> list[tuple[int, int]]:
+    """Positions (from the first generated one) and tokens that a step added, the winner's extra one first."""
+    pairs = list(zip(step["positions"], step["tokens"]))
+    if step["winner"] > 0:
+        rank = step["winner"] - 1
+        pairs.insert(0, (step["lookahead_positions"][rank], step["lookahead_tokens"][rank]))
+    return [(position - start, token) for position, token in pairs]
+
+
+def _call(step: Row, start: int, text: TokenText | None) -> dict[str, Any]:
+    extras = list(zip(step["lookahead_positions"], step["lookahead_tokens"]))
+    scores = list(step["scores"])
+    branches = [
+        {
+            "position": None if rank == 0 or rank > len(extras) else extras[rank - 1][0] - start,
+            "text": None if rank == 0 or rank > len(extras) else _show(extras[rank - 1][1], text),
+            "score": round(score, 4),
+            "won": rank == step["winner"],
+        }
+        for rank, score in enumerate(scores)
+    ]
+    fill = [[position - start, round(prob, 4)] for position, prob in zip(step["positions"], step["probs"])]
+    extra = extras[step["winner"] - 1][0] - start if step["winner"] > 0 else None
+    return {"fill": fill, "extra": extra, "branches": branches, "call": True}
+
+
+def _token(token: int | None, position: int, length: int, text: TokenText | None) -> dict[str, Any]:
+    """`behind`: right of the end token, so that it is no part of the answer."""
+    return {"text": "" if token is None else _show(token, text), "id": token, "behind": position >= length}
+
+
+def _show(token: int, text: TokenText | None) -> str:
+    return f"{token} " if text is None else text(token)
+
+
+def _verdict(row: Row) -> str:
+    judged = {True: "right", False: "wrong", None: "not judged"}[row["correct"]]
+    return f"{judged}: answered {row['extracted'] or 'nothing'}, gold {row['gold']}"

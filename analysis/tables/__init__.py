@@ -1,0 +1,1 @@
+"""The article's tables: measured cells with intervals beside the published ones."""

@@ -1,0 +1,162 @@
+"""A table as CSV (every digit), Markdown, LaTeX (booktabs) and HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from analysis.labels import describe, hardware, source_of
+from analysis.numbers import Value
+from analysis.tables.model import Cell, Column, Line, Table
+from analysis.tables.notes import mark
+
+NO_RUN = "no run"
+NOTHING = "–"
+LONG = 40  # lines from which LaTeX needs a table that breaks over pages
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+        "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "×": r"$\times$",
+        "†": r"\textsuperscript{\textdagger}", "τ": r"$\tau$",
+    }
+)  # fmt: skip
+
+
+def measured(value: Value, digits: int) -> str:
+    """ "8.31 [7.90, 8.72]" """
+    if value.value is None:
+        return NOTHING
+    text = f"{value.value:.{digits}f}"
+    if value.interval is None:
+        return text
+    return f"{text} [{value.interval[0]:.{digits}f}, {value.interval[1]:.{digits}f}]"
+
+
+_CSV_RUN = ("n", "source", "run_model", "run_model_is_toy", "hardware", "preset", "run_id")
+
+
+def to_csv(table: Table) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    parts = ("", "_low", "_high", "_published", "_difference")
+    numbers = [column.key + part for column in table.columns for part in parts]
+    writer.writerow([*table.headers, *numbers, *_CSV_RUN])
+    for line in table.lines:
+        cells = [value for cell in table.cells(line) for value in _csv_cell(cell)]
+        writer.writerow([*line.labels, *cells, *_csv_run(table, line)])
+    return stream.getvalue()
+
+
+def _csv_cell(cell: Cell) -> list[Any]:
+    low, high = cell.measured.interval or (None, None)
+    return [cell.measured.value, low, high, cell.published, cell.difference]
+
+
+def _csv_run(table: Table, line: Line) -> list[Any]:
+    run = line.run
+    if run is None:
+        return [None, None, None, None, None, table.preset, NO_RUN]
+    n = table.study.numbers(run).n
+    return [n, source_of(run), run.model, run.toy, hardware(run), table.preset, run.id]
+
+
+def to_markdown(table: Table) -> str:
+    head = [*table.headers, *_titles(table), "n", "run"]
+    lines = [f"### {_caption(table)}", "", _markdown_row(head), "|" + "---|" * len(head)]
+    lines += [_markdown_row(row) for row in _rows(table)]
+    lines += ["", *(f"- {note}" for note in table.notes), *(f"- [{key}] {text}" for key, text in _runs(table))]
+    return "\n".join(lines) + "\n"
+
+
+def to_latex(table: Table) -> str:
+    """Needs booktabs and longtable or graphicx; column heads span measured, published and difference."""
+    labels, groups = len(table.headers), len(table.columns)
+    form = "l" * labels + "rrr" * groups + "rl"
+    top = " & ".join(
+        [*[""] * labels, *(rf"\multicolumn{{3}}{{c}}{{{_latex(column.title)}}}" for column in table.columns), "", ""]
+    )
+    rules = " ".join(rf"\cmidrule(lr){{{labels + 1 + 3 * i}-{labels + 3 + 3 * i}}}" for i in range(groups))
+    sub = ["measured", "published", "difference"] * groups
+    second = " & ".join(_latex(text) for text in [*table.headers, *sub, "n", "run"])
+    head = [r"\toprule", top + r" \\", rules, second + r" \\", r"\midrule"]
+    body = [" & ".join(_latex(text) for text in row) + r" \\" for row in _rows(table)]
+    notes = [*table.notes, *(f"[{key}] {text}" for key, text in _runs(table))]
+    caption = rf"\caption{{{_latex(_caption(table))}}}\label{{tab:{table.name}}}"
+    foot = [r"\par\smallskip\raggedright\scriptsize", *(_latex(note) + r"\\" for note in notes)]
+    if len(table.lines) > LONG:
+        opening = [r"\begingroup\tiny\setlength{\tabcolsep}{2pt}", rf"\begin{{longtable}}{{{form}}}", caption + r"\\"]
+        return "\n".join(
+            [*opening, *head, r"\endhead", *body, r"\bottomrule", r"\end{longtable}", *foot, r"\endgroup", ""]
+        )
+    opening = [r"\begin{table}\centering", caption, r"\resizebox{\linewidth}{!}{%", rf"\begin{{tabular}}{{{form}}}"]
+    return "\n".join([*opening, *head, *body, r"\bottomrule", r"\end{tabular}}", *foot, r"\end{table}", ""])
+
+
+def to_html(table: Table) -> str:
+    """A figure element: caption, a table that scrolls sideways by itself, notes."""
+    heads = "".join(f'<th scope="col" rowspan="2">{escape(text)}</th>' for text in table.headers)
+    groups = "".join(f'<th scope="colgroup" colspan="3">{escape(column.title)}</th>' for column in table.columns)
+    subs = '<th scope="col">measured</th><th scope="col">published</th><th scope="col">difference</th>'
+    tail = '<th scope="col" rowspan="2">n</th><th scope="col" rowspan="2">run</th>'
+    body = "".join(_html_row(line, row, len(table.headers)) for line, row in zip(table.lines, _rows(table)))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    runs = "".join(f"<li>[{key}] {escape(text)}</li>" for key, text in _runs(table))
+    behind = (
+        f'<details><summary>Runs behind this table</summary><ul class="notes">{runs}</ul></details>' if runs else ""
+    )
+    label = escape(_caption(table), quote=True)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table><caption>{label}</caption>'
+        f"<thead><tr>{heads}{groups}{tail}</tr><tr>{subs * len(table.columns)}</tr></thead>"
+        f'<tbody>{body}</tbody></table></div><ul class="notes">{notes}</ul>{behind}'
+    )
+
+
+def _html_row(line: Line, row: list[str], labels: int) -> str:
+    kind = "none" if line.run is None else "own" if not line.published else "both"
+    heads = "".join(f'<th scope="row">{escape(text)}</th>' for text in row[:labels])
+    cells = "".join(f"<td>{escape(text)}</td>" for text in row[labels:])
+    return f'<tr class="{kind}">{heads}{cells}</tr>'
+
+
+def _rows(table: Table) -> Iterator[list[str]]:
+    """The cells of each line as text."""
+    for line in table.lines:
+        row = list(line.labels)
+        for column, cell in zip(table.columns, table.cells(line)):
+            row += _texts(column, cell, line)
+        n = NOTHING if line.run is None else str(table.study.numbers(line.run).n)
+        reference = "" if line.run is None else f"[{table.reference(line.run)}]{mark(line.run, table.preset)}"
+        yield [*row, n, reference]
+
+
+def _texts(column: Column, cell: Cell, line: Line) -> list[str]:
+    difference = NOTHING if cell.difference is None else f"{cell.difference:+.{column.digits}f}".replace("-", "−")
+    value = NO_RUN if line.run is None else measured(cell.measured, column.digits)
+    return [value, cell.printed or NOTHING, difference]
+
+
+def _titles(table: Table) -> list[str]:
+    parts = ("measured", "published", "difference")
+    return [f"{column.title}, {part}" for column in table.columns for part in parts]
+
+
+def _runs(table: Table) -> list[tuple[str, str]]:
+    return [(table.reference(run), describe(run, table.study.numbers(run).n, table.preset)) for run in table.runs]
+
+
+def _caption(table: Table) -> str:
+    return f"Table {table.name.removeprefix('table')}. {table.title}" + (
+        f" (counting preset {table.preset})" if table.preset else ""
+    )
+
+
+def _markdown_row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _latex(text: str) -> str:
+    return text.translate(_LATEX)

@@ -1,0 +1,72 @@
+"""The process of one job of a sweep: `python -m lopa_bench.child FOLDER OVERRIDE...` (started by lopa_bench/jobs.py).
+
+It runs the folder's settings.yaml and leaves its last words in outcome.json. A process that ends without them was
+ended from outside or by os._exit.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from lopa_bench.config import Config
+from lopa_bench.entry import run_here
+from lopa_bench.jobs import OUTCOME, SETTINGS
+from lopa_bench.locks import Locked
+from lopa_bench.memory import is_out_of_memory
+from lopa_bench.messages import explain
+from lopa_bench.records import whole_file
+from lopa_bench.schema import to_json
+from lopa_bench.signals import die_with_parent, exit_code, stop_on_signals
+
+
+def main() -> int:
+    die_with_parent()
+    stop_on_signals()
+    folder = Path(sys.argv[1])
+    del sys.argv[1]  # the record shows the overrides
+    settings = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(folder / SETTINGS))
+    try:
+        result = run_here(settings)  # type: ignore[arg-type]  # a mapping merged into a mapping
+    except SystemExit as end:
+        outcome, code = _outcome("exited", f"sys.exit({end.code!r})"), _status_of(end)
+        traceback.print_exc()
+    except KeyboardInterrupt as stop:
+        outcome, code = _outcome("interrupted", None), exit_code(stop)
+    except BaseException as error:
+        outcome, code = _failure(error)
+    else:
+        outcome, code = _outcome("finished", None), 0
+        outcome |= {"run_id": result.folder.name, "path": str(result.folder), "numbers": result.row["aggregates"]}
+    with whole_file(folder / OUTCOME) as file:
+        file.write(to_json(outcome).encode())
+    return code
+
+
+def _failure(error: BaseException) -> tuple[dict[str, Any], int]:
+    message = explain(error)
+    if message is not None:
+        print(message, file=sys.stderr)
+        return _outcome("refused" if isinstance(error, Locked) else "failed", message.removeprefix("error: ")), 2
+    traceback.print_exc()
+    status = "out_of_memory" if is_out_of_memory(error) else "failed"
+    return _outcome(status, traceback.format_exception_only(error)[-1].strip().splitlines()[0]), 1
+
+
+def _outcome(status: str, error: str | None) -> dict[str, Any]:
+    return {"status": status, "error": error}
+
+
+def _status_of(end: SystemExit) -> int:
+    """The exit status that Python itself would give."""
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""From a composed configuration to a run: in this process, or, in a sweep, in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from lopa_bench.config import Config, register, validate
+
+if TYPE_CHECKING:
+    from lopa_bench.run import Result
+
+
+def prepare() -> None:
+    """Makes the schema and the resolvers of conf/ known. To be called before `job`."""
+    OmegaConf.register_new_resolver("lopa_token", lambda: os.urandom(4).hex(), use_cache=True, replace=True)
+    register()
+
+
+failures: list[Exception] = []  # of the one job of this process
+
+
+@hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
+def job(settings: DictConfig) -> Any:
+    """One job of Hydra: the run, or the process that runs it. What a sweep's job returns, the sweeper gets."""
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        from lopa_bench.jobs import supervise
+
+        return supervise(settings)
+    try:
+        return run_here(settings)
+    except Exception as error:  # Hydra would print a line of its own and hide the cause
+        failures.append(error)
+        return None
+
+
+def main() -> None:
+    """Runs what the command line asks for. Raises what went wrong, in Hydra or in the run."""
+    job()
+    if failures:
+        raise failures[0]
+
+
+def run_here(settings: DictConfig) -> Result:
+    """One run of one configuration. Heavy imports happen after validation."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    config = OmegaConf.to_object(settings)
+    assert isinstance(config, Config)
+    validate(config)
+    from lopa_bench.run import run
+
+    resolved: Any = OmegaConf.to_container(settings, resolve=True)
+    return run(config, resolved)

@@ -1,0 +1,181 @@
+"""`lopa-bench ls` and `lopa-bench show`: the runs on disk, without loading a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lopa_bench.locks import is_locked
+from lopa_bench.words import number, percent
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import RenderableType
+    from rich.table import Table
+
+COLUMNS = ("status", "task", "model", "decoder", "k", "n", "accuracy", "TPF", "TPS", "run")
+TEXT_CHARACTERS = 600
+WIDTH = 400
+
+
+class NoRun(ValueError):
+    """No run, or more than one, goes by this name; the message says which there are."""
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Carries out `ls ...` or `show ...`; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        parts = listing(options.out) if options.command == "ls" else details(find(options.run, options.out), options.n)
+    except NoRun as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    from lopa_bench.console import console_on
+
+    console = console_on(sys.stdout)
+    if options.command == "ls" and not console.is_terminal:
+        console.width = WIDTH  # one line a run, for grep
+    for part in parts:
+        console.print(part)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lopa-bench")
+    commands = parser.add_subparsers(dest="command", required=True)
+    ls = commands.add_parser("ls", help="all runs of an output folder, the newest last")
+    ls.add_argument("out", nargs="?", type=Path, default=Path("outputs"), help="output folder (outputs)")
+    show = commands.add_parser("show", help="one run: numbers, settings, worst and slowest samples")
+    show.add_argument("run", help="its name, any part of the name that no other run has, or its folder")
+    show.add_argument("--out", type=Path, default=Path("outputs"), help="output folder (outputs)")
+    show.add_argument("-n", type=int, default=3, help="how many worst and slowest samples (3)")
+    return parser
+
+
+def listing(out: Path) -> list[RenderableType]:
+    """One line a run."""
+    from rich.table import Table
+
+    folders = _folders(out)
+    if not folders:
+        raise NoRun(f"no runs in {out}: neither {out}/runs/*/run.parquet nor {out}/*/run.parquet")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
+    for name in COLUMNS:
+        is_text = name in ("status", "task", "model", "decoder", "run")
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=name != "run", overflow="fold")
+    for folder in folders:
+        _add_line(table, folder)
+    return [table]
+
+
+def _add_line(table: Table, folder: Path) -> None:
+    from lopa_bench.reading import read_run
+
+    try:
+        row = read_run(folder).to_pylist()[0]
+    except FileNotFoundError:
+        return
+    decoder = f"{row['decoder']} on {row['base']}" if row["base"] else row["decoder"]
+    n = str(row["n"]) if row["n"] is not None else f"({_rows_written(folder)})"
+    numbers = [percent(row["accuracy"]), number(row["tpf"]), number(row["tps"])]
+    table.add_row(status(folder, row), row["task"], row["model"], decoder, row["k"] or "-", n, *numbers, folder.name)
+
+
+def status(folder: Path, row: Mapping[str, Any]) -> str:
+    """The run's own word; a run that says it is running, and that no process holds, was killed."""
+    return "killed" if row["status"] == "running" and not is_locked(folder) else row["status"]
+
+
+def _rows_written(folder: Path) -> int:
+    """Samples on disk of a run without totals, from the files' footers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    total = 0
+    for path in folder.glob("samples/part-*.parquet"):
+        try:
+            total += pq.read_metadata(path).num_rows
+        except (OSError, pa.ArrowException):
+            continue  # broken or just replaced: reading the run says so, counting does not
+    return total
+
+
+def _folders(out: Path) -> list[Path]:
+    paths = {
+        path.parent for pattern in ("run.parquet", "*/run.parquet", "runs/*/run.parquet") for path in out.glob(pattern)
+    }
+    return sorted(paths, key=lambda path: path.name)
+
+
+def find(name: str, out: Path) -> Path:
+    """A run by folder, name, or a part of the name. Raises NoRun."""
+    if (Path(name) / "run.parquet").exists():
+        return Path(name)
+    matching = [folder for folder in _folders(out) if name in folder.name]
+    exact = [folder for folder in matching if folder.name == name]
+    if len(exact or matching) != 1:
+        found = "\n  ".join(folder.name for folder in matching) or "none"
+        raise NoRun(f"{name!r} names no single run in {out}; found:\n  {found}")
+    return (exact or matching)[0]
+
+
+def details(folder: Path, n: int) -> list[RenderableType]:
+    """One run: its table, its settings, and the samples that a person would look at first."""
+    from rich.text import Text
+
+    from lopa_bench.console import result_table
+    from lopa_bench.metrics import aggregate
+    from lopa_bench.reading import read_run, read_samples
+
+    row = read_run(folder).to_pylist()[0]
+    samples = read_samples(folder)
+    config = json.loads(row["config"])
+    numbers = aggregate(samples, (config.get("run") or {}).get("preset", "effective"), row["seed"])
+    facts = {
+        "run": folder,
+        "status": status(folder, row),
+        "created": row["created"],
+        "finished": row["finished"],
+        "shard": row["shard"],
+        "version": f"{row['version']} ({row['git_revision'] or 'no git'})",
+        "command": " ".join(["python -m lopa_bench", *row["argv"]]),
+        "decoder": ", ".join(f"{name}={value}" for name, value in config["decoder"].items() if value is not None),
+    }
+    parts: list[RenderableType] = [Text(f"{name}: {value}") for name, value in facts.items() if value is not None]
+    parts.append(result_table(row | {"status": facts["status"]}, numbers))
+    for title, rows in (("worst", worst(samples, n)), ("slowest", slowest(samples, n))):
+        parts += [Text(f"\n{title} samples", style="bold"), *map(_sample, rows)]
+    return parts
+
+
+def worst(samples: pa.Table, n: int) -> list[dict[str, Any]]:
+    """Failed ones, then those that could not be judged, then wrong ones by their calls for nothing."""
+    bad = [row for row in samples.to_pylist() if row["correct"] is not True]
+    return sorted(bad, key=lambda row: (row["error"] is None, row["correct"] is False, -(row["forwards"] or 0)))[:n]
+
+
+def slowest(samples: pa.Table, n: int) -> list[dict[str, Any]]:
+    """By total time; by the number of calls where samples have no time of their own."""
+    return sorted(samples.to_pylist(), key=lambda row: (-(row["total_s"] or 0.0), -(row["forwards"] or 0)))[:n]
+
+
+def _sample(row: Mapping[str, Any]) -> RenderableType:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    verdict = {True: "right", False: "wrong", None: "not judged"}[row["correct"]]
+    time = "" if row["total_s"] is None else f", {number(row['total_s'])} s"
+    head = (
+        f"{row['problem_id']} #{row['sample_index']}: {verdict} ({row['score_status']}), {row['finish_reason']}, "
+        f"{row['content_tokens'] or 0} tokens in {row['forwards'] or 0} calls{time}"
+    )
+    body = row["error"] or f"gold {row['gold']!r}, found {row['extracted']!r}\n{_short(row['answer_text'])}"
+    return Padding(Text(f"{head}\n{body}"), (0, 0, 1, 2))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + " [...]"

@@ -1,0 +1,56 @@
+"""Everything that a run is before anything heavy is loaded: its decoder, task, prompts, units and identity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from decoders import Decoder, make_decoder
+from lopa_bench.config import Config
+from lopa_bench.identity import Identity, identify
+from lopa_bench.models.folders import is_embedded
+from lopa_bench.units import Shard, Unit
+from tasks.base import Problem, Prompt, Task
+from tasks.registry import make_task
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`config` has resolved decoder settings; `resolved` is the configuration as plain data, for the record."""
+
+    config: Config
+    resolved: Mapping[str, Any]
+    decoder: Decoder
+    task: Task
+    prompts: Mapping[int, Prompt]  # of the problems of this shard, by index
+    units: list[Unit]
+    identity: Identity
+
+    @property
+    def labels(self) -> list[str]:
+        """What a run's name says of it."""
+        shard = self.config.run.shard
+        labels = [self.task.name, self.config.model.name, self.config.decoder.name, f"k{self.config.decoder.k}"]
+        return labels + ([f"shard-{shard.replace('/', '-of-')}"] if shard else [])
+
+    def problem(self, unit: Unit) -> Problem:
+        return self.task.problems[unit.index]
+
+
+def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
+    """Loads the task and finds the checkpoint's files. Raises TaskError or CheckpointError."""
+    decoder = make_decoder(config.decoder)
+    warn_of_ignored(config, decoder)
+    config.decoder = decoder.config
+    task = make_task(config.task, embedded_default=is_embedded(config.model.path))
+    units = Shard.parse(config.run.shard).units(len(task.problems), config.task.samples)
+    prompts = {index: task.prompt(task.problems[index]) for index in dict.fromkeys(unit.index for unit in units)}
+    identity = identify(config, task, ((task.problems[index], prompt) for index, prompt in prompts.items()))
+    return Plan(config, resolved, decoder, task, prompts, units, identity)
+
+
+def warn_of_ignored(config: Config, decoder: Decoder) -> None:
+    """Says aloud that a base decoder has no lookahead; its runs are recorded with k = 0."""
+    if config.decoder.name != "lopa" and config.decoder.k != 0:
+        print(f"note: decoder.k={config.decoder.k} means nothing for decoder={config.decoder.name}; it runs with k=0")

@@ -1,0 +1,50 @@
+"""A sweep in the tracker: one more W&B run in the group of its jobs, with branch-scaling curves over k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lopa_bench.tracking import TrackerConfig, WandbTracker
+
+if TYPE_CHECKING:
+    from lopa_bench.console import Run
+
+CURVES = ("tpf", "tps", "accuracy")
+COLUMNS = ("task", "model", "decoder", "base", "k", "n", "accuracy", "tpf", "tpf_row", "tps", "latency_s")
+
+
+def track_sweep(config: TrackerConfig, folder: Path, runs: Sequence[Run]) -> None:
+    """Nothing here can fail a sweep or hold it up for long."""
+    if config.name != "wandb" or not runs:
+        return
+    tracker = WandbTracker(config.mode, config.project, folder, config.group or folder.name)
+    tracker.start({"run_id": folder.name, "runs": [run["run_id"] for run, _ in runs]})
+    tracker.finish_with(lambda: _charts(runs))
+
+
+def _charts(runs: Sequence[Run]) -> dict[str, Any]:
+    import wandb
+
+    rows = [[run.get(name, numbers.get(name)) for name in COLUMNS] for run, numbers in runs]
+    charts: dict[str, Any] = {"runs": wandb.Table(list(COLUMNS), rows)}
+    for name in CURVES:
+        curves = branch_scaling(runs, name)
+        if curves:
+            keys = list(curves)
+            xs = [[k for k, _ in curves[key]] for key in keys]
+            ys = [[value for _, value in curves[key]] for key in keys]
+            charts[f"{name}_over_k"] = wandb.plot.line_series(xs, ys, keys, f"{name} over k", "k")
+    return charts
+
+
+def branch_scaling(runs: Sequence[Run], name: str) -> dict[str, list[tuple[int, float]]]:
+    """For each task, model and base decoder the points (k, value), by k; a curve has two points at least."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for run, numbers in runs:
+        k, value = run.get("k"), numbers.get(name)
+        if k is not None and k.isdecimal() and value is not None:
+            label = f"{run['task']} {run['model']} {run.get('base') or run['decoder']}"
+            curves.setdefault(label, []).append((int(k), value))
+    return {label: sorted(points) for label, points in curves.items() if len({k for k, _ in points}) > 1}

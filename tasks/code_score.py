@@ -1,0 +1,81 @@
+"""What the four code tasks share: from completions to verdicts, many at a time."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.base import Problem, Score, Task
+from tasks.code_canary import check_canaries
+from tasks.code_extract import Extracted
+from tasks.sandbox import Limits, Verdict, run_jobs
+
+# Reference programs take milliseconds; code_eval allows 3 s of wall clock.
+TEST_LIMITS = Limits(cpu_s=5.0, wall_s=15.0)
+
+
+class CodeTask(Task):
+    """`suite` is the kind of tests, one of tasks/sandbox/suites.py."""
+
+    suite: str
+    shots_styles = ("keyed", "lm_eval")  # the examples of these tasks are fixed, so both mean the same
+
+    _checked = False
+
+    @abstractmethod
+    def extract(self, problem: Problem, completion: str) -> Extracted:
+        """The program that the completion stands for."""
+
+    @abstractmethod
+    def job(self, problem: Problem, program: str) -> tuple[dict[str, Any], Limits]:
+        """The tests of a program, for the sandbox."""
+
+    def prepare(self, problems: Sequence[Problem]) -> None:
+        """What must be there before programs of these problems are judged."""
+
+    def cost(self, problem: Problem) -> float:
+        """Seconds that the tests of a right program take; the longest start first."""
+        return 0.0
+
+    def score(self, problem: Problem, completion: str) -> Score:
+        return self.score_all([(problem, completion)])[0]
+
+    def score_all(self, pairs: Sequence[tuple[Problem, str]]) -> list[Score]:
+        """Equal programs of a problem are judged once. Without canaries that sing there is no score."""
+        if not pairs:
+            return []
+        if not self._checked:
+            check_canaries(self.suite)
+            self._checked = True
+        self.prepare([problem for problem, _ in pairs])
+        found = [self.extract(problem, completion) for problem, completion in pairs]
+        wanted = {
+            (problem.id, extracted.program): problem
+            for (problem, _), extracted in zip(pairs, found, strict=True)
+            if extracted.how != "empty"
+        }
+        keys = sorted(wanted, key=lambda key: -self.cost(wanted[key]))
+        verdicts = dict(zip(keys, run_jobs([self.job(wanted[key], key[1]) for key in keys]), strict=True))
+        return [
+            _score(extracted, verdicts.get((problem.id, extracted.program)))
+            for (problem, _), extracted in zip(pairs, found, strict=True)
+        ]
+
+
+def _score(extracted: Extracted, verdict: Verdict | None) -> Score:
+    """Not passed is False, whatever the reason, and `status` holds the reason; only a failed harness judges nothing."""
+    if verdict is None:
+        return Score(False, "empty", "", {"extraction": extracted.how})
+    correct = None if verdict.status == "sandbox" else verdict.status == "pass"
+    details: dict[str, Any] = {
+        "extraction": extracted.how,
+        "reason": verdict.detail,
+        "tests_passed": verdict.passed,
+        "tests": verdict.total,
+        "sandbox": "+".join(verdict.layers),
+        "output_capped": verdict.output_capped,
+        "cpu_s": verdict.cpu_s,
+    }
+    details.update({f"{part}_passed": True for part in verdict.parts})
+    return Score(correct, verdict.status, extracted.program, details)

@@ -1,0 +1,91 @@
+"""The process that judges one program. It reads a job from its input and writes the verdict to its output.
+
+The program runs in a sandbox that this process starts and ends. What it can send here are values, and this process
+alone has the expected ones, so a pass cannot be forged: not by exiting, patching, printing, or comparing equal to all.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+import traceback
+from typing import Any
+
+from tasks.sandbox import linux
+from tasks.sandbox.codec import BadValue
+from tasks.sandbox.remote import Link, Missing, SolutionError
+from tasks.sandbox.session import BUSY_FACTOR, Ended, Session
+from tasks.sandbox.suites import Failed, record_outputs, run_asserts, run_check, run_outputs
+
+SUITES = {"asserts": run_asserts, "check": run_check, "outputs": run_outputs, "record": record_outputs}
+JUDGE_MEMORY = 3 << 30
+CPU_RESERVE_S = 5
+GRACE_S = 1.0  # for a comparison that is still under way when the time of the session is up
+
+
+def main() -> None:
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)  # no other process of this user may look into this one
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    resource.setrlimit(resource.RLIMIT_AS, (JUDGE_MEMORY, JUDGE_MEMORY))
+    job = json.load(sys.stdin)
+    cpu = int(BUSY_FACTOR * job["limits"]["wall_s"]) + CPU_RESERVE_S
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))  # a comparison inside C code does not see the timer below
+    json.dump(judge(job), sys.stdout)
+
+
+def judge(job: dict[str, Any]) -> dict[str, Any]:
+    """Runs the job's tests; a failure of the harness itself has the status "sandbox" and judges nothing."""
+    progress: dict[str, Any] = {"passed": 0, "total": None, "parts": {}}
+    session: Session | None = None
+    try:
+        session = Session(job["folder"], job["limits"], job["prefixes"], job["without"])
+        status, text = _run(session, job, progress)
+    except BaseException:
+        status, text = "sandbox", traceback.format_exc()[-2000:]
+    if session is None:
+        return {"status": status, "detail": text, **progress}
+    left = session.close()
+    if left:
+        status, text = "sandbox", f"{left} processes could not be killed"
+    return {
+        "status": status,
+        "detail": text,
+        **progress,
+        "layers": session.layers,
+        "output_bytes": session.output_bytes,
+        "output_capped": session.output_capped,
+        "cpu_s": session.facts.get("cpu_s"),
+        "rss_kb": session.facts.get("rss_kb"),
+        "wall_s": session.seconds,
+    }
+
+
+def _run(session: Session, job: dict[str, Any], progress: dict[str, Any]) -> tuple[str, str]:
+    signal.signal(signal.SIGALRM, _out_of_time)
+    signal.setitimer(signal.ITIMER_REAL, BUSY_FACTOR * job["limits"]["wall_s"] + GRACE_S)
+    try:
+        SUITES[job["suite"]](Link(session), job, progress)
+        if session.stopped is not None:
+            raise session.stopped
+        return "pass", ""
+    except Failed as failure:
+        return "wrong", str(failure)
+    except Missing as missing:
+        return "missing", str(missing)
+    except Ended as end:
+        return end.status, end.text
+    except SolutionError as error:
+        return "error", str(error)
+    except BadValue as error:
+        return "error", f"the result cannot be read: {error}"
+    except (MemoryError, RecursionError) as error:  # a result that is too much for the judge, too
+        return ("memory" if isinstance(error, MemoryError) else "error"), f"{type(error).__name__} in the judge"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _out_of_time(_signal: int, _frame: object) -> None:
+    raise Ended("timeout", "comparing the results took too long")

@@ -1,0 +1,59 @@
+"""A task that ends its process in a given way, for tests of what is left then.
+
+`task.shots_style` names the fault. It happens when the task is made (`early-...`) or when the third sample is scored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from tasks.base import Problem, Score, TaskConfig
+from tasks.gsm8k import Gsm8k
+
+
+def _raise() -> None:
+    raise RuntimeError("this fault was asked for")
+
+
+def _memory() -> None:
+    raise MemoryError("this fault was asked for")
+
+
+FAULTS: dict[str, Callable[[], object]] = {
+    "raise": _raise,
+    "memory": _memory,
+    "exit": lambda: sys.exit(0),
+    "_exit": lambda: os._exit(0),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
+    "sleep": lambda: time.sleep(0.2),
+}
+
+
+class Faulty(Gsm8k):
+    shots_styles: tuple[str, ...] = ()  # so that any name passes
+
+    def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
+        self.fault, config.shots_style = config.shots_style, "keyed"
+        super().__init__(config, embedded_default)
+        config.shots_style = self.fault
+        self.scored = 0
+        self.instant = not self.fault.startswith("slow")
+        if self.fault.startswith("early-"):
+            FAULTS[self.fault.removeprefix("early-")]()
+
+    def score(self, problem: Problem, completion: str) -> Score:
+        self.scored += 1
+        if self.scored >= 3 and self.fault in FAULTS:
+            FAULTS[self.fault]()
+        return super().score(problem, completion)
+
+    def score_all(self, pairs: Sequence[tuple[Problem, str]]) -> list[Score]:
+        if self.fault == "slow":
+            print(f"scoring {len(pairs)} together", file=sys.stderr, flush=True)
+            time.sleep(0.5)
+        return super().score_all(pairs)

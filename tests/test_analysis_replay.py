@@ -1,0 +1,111 @@
+"""The replay: what it says of a sample, and that its page is whole in itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.replay import tokens as token_module
+from analysis.replay.page import page
+from analysis.replay.select import telling_sample
+from analysis.replay.trace import trace
+from analysis.runs import RunError, find_run
+from tests.analysis_runs import write_run
+from tests.test_records import sample, step
+
+# The prompt has 5 tokens; generated ids 10, 11, 12, 13 at positions 5 to 8, then two behind the end token.
+SAMPLE = sample(0, prompt_tokens=5, token_ids=[10, 11, 12, 13], forwards=2, content_tokens=3)
+STEPS = [
+    step(0, branches=1, winner=0, scores=[-0.5], lookahead_positions=[], lookahead_tokens=[],
+         positions=[6], tokens=[11], probs=[0.95]),
+    step(1, branches=3, winner=2, scores=[-0.6, -0.7, -0.2], lookahead_positions=[5, 7], lookahead_tokens=[10, 12],
+         positions=[5, 10], tokens=[10, 99], probs=[0.9, 0.8]),
+]  # fmt: skip
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(token_module, "EMBEDDED", tmp_path)  # no tokenizer: ids are shown
+    write_run(tmp_path, "a", {"name": "d2f"}, [(SAMPLE, [STEPS[0]])])
+    write_run(tmp_path, "b", {"name": "lopa", "k": 2}, [(SAMPLE, STEPS)])
+    return tmp_path
+
+
+def test_a_step_is_the_winners_extra_token_and_what_its_prediction_filled(root: Path) -> None:
+    found = trace(find_run("b", root), "p0")
+    first, second, last = found["steps"]
+    assert (first["fill"], first["extra"]) == ([[1, 0.95]], None)
+    assert (second["fill"], second["extra"]) == ([[0, 0.9], [5, 0.8]], 2)
+    assert [(one["position"], one["text"], one["score"], one["won"]) for one in second["branches"]] == [
+        (None, None, -0.6, False), (0, "10 ", -0.7, False), (2, "12 ", -0.2, True),
+    ]  # fmt: skip
+    # Position 3 is in the text and in no step: a complete branch brought it, without a call.
+    assert (last["fill"], last["call"]) == ([[3, None]], False)
+    assert [token["id"] for token in found["tokens"]] == [10, 11, 12, 13, None, 99]
+    assert [token["behind"] for token in found["tokens"]] == [False] * 4 + [True] * 2
+    assert found["verdict"] == "right: answered 4, gold 4"
+
+
+def test_tokens_are_text_where_a_tokenizer_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tokenizers
+
+    words = {"<unk>": 0, "five": 10, "apples": 11, "each": 12, ".": 13}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    (tmp_path / "mini").mkdir()
+    tokenizer.save(str(tmp_path / "mini" / "tokenizer.json"))
+    monkeypatch.setattr(token_module, "EMBEDDED", tmp_path)
+    write_run(tmp_path, "b", {"name": "lopa", "k": 2}, [(SAMPLE, STEPS)])
+    found = trace(find_run("b", tmp_path), "p0")
+    assert [token["text"] for token in found["tokens"]][:4] == ["five", "apples", "each", "."]
+    assert "No tokenizer" not in page([found])
+
+
+def test_the_page_holds_its_data_and_asks_nobody_for_anything(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "a", "b", "--sample", "0", "--outputs", str(root)]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    text = path.read_text(encoding="utf-8")
+    assert path == root / "report" / "replay-p0.html"
+    assert "No tokenizer of this model was found" in text
+    assert not re.search(r"""(src|href)=["'](?!data:|#)|url\(|@import|fetch\(|import\(""", text)
+    data: Any = json.loads(re.search(r'type="application/json">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    assert [run["title"] for run in data["runs"]] == ["D2F", "LoPA on D2F, k = 2"]
+
+
+def test_text_cannot_break_out_of_the_page(root: Path) -> None:
+    evil = '</script><img src=x onerror="alert(1)"><!--'
+    write_run(root, "e", {"name": "d2f"}, [(SAMPLE | {"prompt": evil, "extracted": evil}, STEPS)])
+    text = page([trace(find_run("e", root), "p0")])
+    assert "<img" not in text.replace('"answered ' + evil, "").split('type="application/json">')[0]
+    assert text.count("</script>") == 2
+    assert "<!--" not in text
+
+
+@pytest.mark.parametrize(
+    ("sample_id", "changes", "steps", "said"),
+    [
+        ("p7", {}, STEPS, "has no sample 'p7'; its samples: p0"),
+        ("p0", {"finish_reason": "non_finite", "correct": None}, STEPS, "was not decoded: non_finite"),
+        ("p0", {}, [], "no replay can be made"),
+    ],
+)
+def test_what_cannot_be_replayed_says_why(
+    root: Path, sample_id: str, changes: dict[str, Any], steps: list[dict[str, Any]], said: str
+) -> None:
+    write_run(root, "c", {"name": "d2f"}, [(SAMPLE | changes, steps)])
+    with pytest.raises(RunError, match=re.escape(said)):
+        trace(find_run("c", root), sample_id)
+
+
+def test_the_sample_shown_by_default_is_the_median_of_those_both_runs_solved(tmp_path: Path) -> None:
+    lengths, verdicts = [9, 3, 7, 5, 1], {"a": "+++++", "b": "-++++"}
+    for name, marks in verdicts.items():
+        rows = [
+            (sample(i, content_tokens=n, correct=m == "+"), [step(0)]) for i, (n, m) in enumerate(zip(lengths, marks))
+        ]
+        write_run(tmp_path, name, {"name": "d2f"}, rows)
+    assert telling_sample(*(find_run(name, tmp_path) for name in "ab")) == "p3"  # of 1, 3, 5, 7 the upper middle

@@ -1,0 +1,104 @@
+"""The command line: `ls` and `show`, and what --help promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lopa_bench.listing import NoRun, command, find, slowest, worst
+from lopa_bench.locks import Lock
+from lopa_bench.records import RunStore
+from lopa_bench.schema import to_table
+from tests.test_records import run_row, sample, step
+from tests.warm import ROOT, Warm
+
+DECODER = {"decoder": {"name": "lopa", "k": 8}, "run": {"preset": "effective"}}
+
+
+def write(out: Path, name: str, rows: list[dict[str, Any]], **changes: Any) -> Path:
+    folder = out / "runs" / name
+    with RunStore(folder) as store:
+        for row in rows:
+            store.add(row, [step()])
+        store.write_run(run_row(run_id=name, config=DECODER, **changes))
+    return folder
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_ls_shows_one_line_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "a", [sample(0)], status="finished", n=1, accuracy=0.6, tpf=7.25, tps=830.0)
+    write(tmp_path, "b", [sample(i) for i in range(3)], status="running", decoder="d2f", base=None, k=None)
+    assert command(["ls", str(tmp_path)]) == 0
+    assert lines(capsys) == [
+        ["status", "task", "model", "decoder", "k", "n", "accuracy", "TPF", "TPS", "run"],
+        ["finished", "gsm8k", "mini", "lopa", "on", "d2f", "8", "1", "60.0", "%", "7.25", "830", "a"],
+        ["killed", "gsm8k", "mini", "d2f", "-", "(3)", "-", "-", "-", "b"],  # says running, and nobody holds it
+    ]
+
+
+def test_ls_knows_a_run_that_is_under_way(tmp_path: Path) -> None:
+    folder = write(tmp_path, "a", [], status="running")
+    lock = Lock(folder)
+    done = subprocess.run(
+        [sys.executable, "-m", "lopa_bench", "ls", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+    )
+    lock.release()
+    assert "running" in done.stdout
+
+
+def test_show_has_the_numbers_and_the_samples_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [sample(0), sample(1, correct=False, completion="no", answer_text="no", total_s=9.0, forwards=40)]
+    write(tmp_path, "20260131-a-3f9a", [*rows, sample(2, finish_reason="error", error="HTTP 500", correct=None)])
+    assert command(["show", "3f9a", "--out", str(tmp_path), "-n", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "command: python -m lopa_bench decoder=lopa decoder.k=8" in text
+    assert "decoder: name=lopa, k=8" in text
+    worst_part, slowest_part = text.split("worst samples")[1].split("slowest samples")
+    assert worst_part.index("p2 #0: not judged") < worst_part.index("HTTP 500") < worst_part.index("p1 #0: wrong")
+    assert "p1 #0: wrong (ok), eos, 11 tokens in 40 calls, 9.00 s" in slowest_part
+
+
+def test_a_name_that_no_run_or_several_have_lists_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("x-1", "x-2"):
+        write(tmp_path, name, [])
+    assert find("x-1", tmp_path) == tmp_path / "runs" / "x-1"
+    with pytest.raises(NoRun, match=r"found:\n  x-1\n  x-2"):
+        find("x", tmp_path)
+    assert command(["show", "y", "--out", str(tmp_path)]) == 2
+    assert command(["ls", str(tmp_path / "nothing")]) == 2
+    assert "no runs in" in capsys.readouterr().err
+
+
+def test_worst_are_failures_then_the_unjudged_then_wrong_ones_by_their_calls() -> None:
+    rows = [
+        sample(0), sample(1, correct=False, forwards=3), sample(2, correct=False, forwards=30),
+        sample(3, correct=None, score_status="timeout"), sample(4, correct=None, finish_reason="error", error="x"),
+    ]  # fmt: skip
+    table = to_table("samples", rows)
+    assert [row["problem_id"] for row in worst(table, 9)] == ["p4", "p3", "p2", "p1"]
+    assert [row["problem_id"] for row in slowest(table, 1)] == ["p2"]  # of equally slow ones the one with more calls
+
+
+def test_help_names_the_commands_and_the_exit_statuses(warm: Warm) -> None:
+    done = warm.run("--help")
+    assert done.code == 0
+    for text in ("lopa-bench ls", "lopa-bench show", "130 interrupted", "resume", "run.shard=0/8"):
+        assert text in done.out
+
+
+def test_a_wrong_setting_is_one_message_before_anything_is_loaded(warm: Warm, settings: list[str]) -> None:
+    for wrong in ("run.shard=8/8", "task.samples=0", "objective.maximise=speed", "run.batchh=2", "resume=perhaps"):
+        done = warm.run(*settings, wrong)
+        assert (done.code, done.out) == (2, "")
+        (message,) = done.err.splitlines()
+        assert message.startswith("error: ")
+        assert "allowed" in message

@@ -1,0 +1,267 @@
+"""A sweep tells the truth about every job, and no job can harm another."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from lopa_bench import jobs
+from lopa_bench.entry import prepare
+from lopa_bench.jobs import JobReport, fill_in, objective
+from lopa_bench.locks import Lock
+from lopa_bench.reading import read_samples
+from lopa_bench.sweep import Sweep, _expected, with_unions
+from lopa_bench.sweep_tracking import branch_scaling
+from tests.test_records import run_row
+from tests.warm import FAULTS, ROOT, Warm
+
+FAULTY = ("task.name=faulty", "task.limit=4")
+
+
+def heed_interrupts() -> None:
+    """What a background shell starts ignores SIGINT; a test that sends it must not depend on that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """The command itself: a sweep starts fresh interpreters, so this test does too."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "lopa_bench", *arguments], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(FAULTS)},
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
+
+
+def record(out: Path) -> list[dict[str, Any]]:
+    (path,) = (out / "sweeps").glob("*/sweep.parquet")
+    return pq.ParquetFile(path).read().to_pylist()
+
+
+def test_six_jobs_of_which_four_end_badly(settings: list[str], tmp_path: Path) -> None:
+    faults = "fine,raise,early-exit,early-_exit,kill,also-fine"
+    process = start("-m", *settings, *FAULTY, f"task.shots_style={faults}", f"run.out={tmp_path}")
+    out, err = process.communicate(timeout=600)
+
+    assert process.returncode == 1
+    jobs = record(tmp_path)
+    assert [job["status"] for job in jobs] == ["finished", "failed", "exited", "vanished", "killed", "finished"]
+    assert [job["error"] for job in jobs] == [
+        None,
+        "RuntimeError: this fault was asked for",
+        "sys.exit(0)",
+        "the process ended with status 0 in the middle of the run and said nothing (os._exit?)",
+        "killed by SIGKILL",
+        None,
+    ]
+    assert [job["signal"] for job in jobs] == [None, None, None, None, 9, None]
+    assert all(f"task.shots_style={fault}" in job["overrides"] for fault, job in zip(faults.split(","), jobs))
+    assert all(job["seconds"] > 0 for job in jobs)
+    for job in jobs:
+        if job["status"] == "finished":
+            assert read_samples(job["path"]).num_rows == job["n"] == 4
+    logs = [(Path(job["folder"]) / "job.log").read_text() for job in jobs]
+    assert "in _raise" in logs[1]  # the traceback
+    assert "SystemExit: 0" in logs[2]
+    *table, last = out.splitlines()
+    assert json.loads(last)["failed"] == 4
+    assert json.loads(last)["runs"] == [jobs[0]["run_id"], jobs[5]["run_id"]]
+    for job in jobs:
+        assert any(line.startswith(f"{job['job']} ") and job["status"] in line for line in table)
+    assert "[1] failed after" in err
+
+
+def test_fail_fast_starts_no_further_job(settings: list[str], tmp_path: Path) -> None:
+    process = start(
+        "-m", *settings, *FAULTY, "task.shots_style=early-raise,fine", "fail_fast=true", f"run.out={tmp_path}"
+    )
+    process.communicate(timeout=600)
+    assert process.returncode == 1
+    assert [job["status"] for job in record(tmp_path)] == ["failed", "skipped"]
+
+
+def test_ctrl_c_ends_the_sweep_and_the_job_keeps_its_rows(settings: list[str], tmp_path: Path) -> None:
+    process = start("-m", *settings, *FAULTY, "task.limit=100", "task.shots_style=sleep,fine", f"run.out={tmp_path}")
+    assert process.stderr
+    for line in process.stderr:
+        if line.startswith("[0] lopa"):
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=600)
+    assert process.returncode == 130
+    assert [job["status"] for job in record(tmp_path)] == ["interrupted", "not_started"]
+    assert "[0] stopped after" in err
+    (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    assert read_samples(run).num_rows >= 10
+
+
+def test_wrong_settings_of_a_sweep_are_one_message_and_no_job(warm: Warm, settings: list[str], tmp_path: Path) -> None:
+    done = warm.run("-m", *settings, "decoder.kk=0,1", f"run.out={tmp_path}")
+    assert done.code == 2
+    assert done.err.startswith("error: ")
+    assert len(done.err.splitlines()) == 1
+    assert not list(tmp_path.glob("sweeps/*/sweep.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "oom", "status"),
+    [
+        (0, {"status": "finished"}, 0, "finished"),
+        (1, {"status": "failed", "error": "ValueError: x"}, 0, "failed"),
+        (1, {"status": "out_of_memory", "error": "MemoryError"}, 0, "out_of_memory"),
+        (0, {"status": "exited", "error": "sys.exit(0)"}, 0, "exited"),
+        (130, {"status": "interrupted"}, 0, "interrupted"),
+        (2, {"status": "refused", "error": "lock"}, 0, "refused"),
+        (0, None, 0, "vanished"),
+        (-9, None, 0, "killed"),
+        (-9, None, 1, "out_of_memory"),
+        (-11, None, 1, "killed"),
+        (-6, {"status": "finished"}, 0, "killed"),
+        (3, {"status": "finished"}, 0, "failed"),
+    ],
+)
+def test_ways_to_end_are_told_apart(code: int, outcome: Mapping[str, Any] | None, oom: int, status: str) -> None:
+    report = JobReport(0, "running", [], "folder")
+    fill_in(report, code, outcome, oom)
+    assert report.status == status
+    assert (report.error is None) == (status in ("finished", "interrupted"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [("early-memory", "out_of_memory", 1), ("early-interrupt", "interrupted", 130), ("early-exit", "exited", 0)],
+)
+def test_a_job_says_itself_how_it_ended(
+    fault: str, status: str, code: int, settings: list[str], tmp_path: Path
+) -> None:
+    with _composed([*settings, *FAULTY, f"task.shots_style={fault}", f"run.out={tmp_path}"]) as config:
+        (tmp_path / jobs.SETTINGS).write_text(OmegaConf.to_yaml(config, resolve=True))
+    command = [sys.executable, "-m", "lopa_bench.child", str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(FAULTS)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, preexec_fn=heed_interrupts)
+    outcome = jobs.read_outcome(tmp_path)
+    assert outcome
+    assert (outcome["status"], done.returncode) == (status, code)
+
+
+def test_a_job_whose_run_is_locked_is_refused_and_says_by_whom(tmp_path: Path) -> None:
+    lock = Lock(tmp_path)
+    script = f"from pathlib import Path; from lopa_bench.locks import Lock; Lock(Path({str(tmp_path)!r}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert f"Locked: {tmp_path}/lock is held by process {os.getpid()} on" in done.stderr
+    lock.release()
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "values"),
+    [
+        ("decoder.k=0,2", ["decoder.k=0", "decoder.k=2"]),
+        ("decoder.k=range(0,9,4)", ["decoder.k=0", "decoder.k=4", "decoder.k=8"]),
+        ("task.source='a,b'", ["task.source='a,b'"]),  # quotes: one value with a comma
+        ("task.source='k=8/test.jsonl'", ["task.source='k=8/test.jsonl'"]),
+        ("task.source='C:/x: y'", ["task.source='C:/x: y'"]),
+        ("task.source=k\\=8.jsonl", ["task.source='k=8.jsonl'"]),  # a backslash does without quotes
+        ("run.shard=0/2,1/2", ["run.shard=0/2", "run.shard=1/2"]),
+        ("+x=[1,2]", ["+x=[1,2]"]),  # a list is one value
+        ("+x=[1,2],[3]", ["+x=[1,2]", "+x=[3]"]),
+        ("'task.source=a b'", ["task.source='a b'"]),
+    ],
+)
+def test_quoting_of_lists_commas_equal_signs_and_colons(argument: str, values: list[str]) -> None:
+    """The arguments as a program gets them, behind the shell's own quotes (docs/sweeps.md)."""
+    config = OmegaConf.create(
+        {"hydra": {
+            "sweeper": {"_target_": "hydra._internal.core_plugins.basic_sweeper.BasicSweeper", "params": None},
+            "overrides": {"task": [argument.strip("'") if argument.startswith("'") else argument]},
+        }}
+    )  # fmt: skip
+    found = [job[0] for job in _expected(config)]
+    assert [_value(text) for text in found] == [_value(text) for text in values]
+
+
+def _value(text: str) -> tuple[str, Any]:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    (override,) = OverridesParser.create().parse_overrides([text])
+    return override.get_key_element(), override.value()
+
+
+def test_a_quoted_path_reaches_the_job_as_it_was_meant(warm: Warm, settings: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "k=8, a: b"
+    folder.mkdir()
+    for name in ("test", "train"):
+        text = (ROOT / "tasks" / "embedded" / f"gsm8k_{name}.jsonl").read_text()
+        (folder / f"{name}.jsonl").write_text(text)
+    arguments = [text for text in settings if not text.startswith("task.source")]
+    done = warm.run(*arguments, "task.limit=2", f"task.source='{folder}/test.jsonl'", f"run.out={tmp_path}")
+    assert (done.code, done.values["n"]) == (0, 2)
+
+
+def test_a_sweep_never_mixes_with_the_jobs_of_another(warm: Warm, settings: list[str], tmp_path: Path) -> None:
+    JobReport(0, "finished", [], str(tmp_path / "sweep" / "0")).write()
+    done = warm.run("-m", *settings, "decoder.k=0,1", f"hydra.sweep.dir={tmp_path}/sweep")
+    assert done.code == 2
+    assert "holds the jobs of another sweep" in done.err
+
+
+def test_two_sweeps_of_the_same_second_have_two_folders() -> None:
+    folders = set()
+    for _ in range(2):
+        with _composed([]) as config:
+            folders.add(config.hydra.sweep.dir.rpartition("-")[2])
+    assert len(folders) == 2
+
+
+def test_a_job_that_never_began_is_in_the_table(tmp_path: Path) -> None:
+    JobReport(1, "finished", ["k=1"], str(tmp_path / "1")).write()
+    JobReport(2, "running", ["k=2"], str(tmp_path / "2")).write()
+    reports = Sweep(tmp_path, [["k=0"], ["k=1"], ["k=2"]]).jobs()
+    assert [report.status for report in reports] == ["not_started", "finished", "vanished"]
+    assert reports[0].overrides == ["k=0"]
+
+
+def test_the_objective_is_tpf_where_the_accuracy_is_reached_and_else_what_is_missing() -> None:
+    assert objective({"tpf": 5.0, "accuracy": 0.7}, "tpf", 0.6) == 5.0
+    assert objective({"tpf": 9.0, "accuracy": 0.5}, "tpf", 0.6) == pytest.approx(-0.1)
+    assert objective({"tpf": 5.0, "accuracy": None}, "tpf", None) == 5.0
+
+
+def test_shards_are_shown_as_their_union_if_all_are_there() -> None:
+    def shard(text: str | None, union: str = "u") -> Any:
+        return run_row(run_id=f"r{text}", shard=text, union_key=union), {}
+
+    partial = [shard("0/3"), shard("1/3"), shard(None, "v")]
+    assert with_unions(partial) == partial
+
+
+def test_branch_scaling_curves_are_sorted_and_have_two_points() -> None:
+    runs = [(run_row(k=k), {"tpf": tpf}) for k, tpf in (("8", 5.0), ("0", 3.0), ("auto", 9.0))]
+    runs.append((run_row(k="0", base="greedy"), {"tpf": 1.0}))
+    assert branch_scaling(runs, "tpf") == {"gsm8k mini d2f": [(0, 3.0), (8, 5.0)]}
+
+
+class _composed:
+    """The configuration as Hydra composes it from overrides."""
+
+    def __init__(self, overrides: list[str]) -> None:
+        self.overrides = overrides
+
+    def __enter__(self) -> Any:
+        prepare()
+        self.context = initialize_config_module("conf", version_base="1.3")
+        self.context.__enter__()
+        return compose("config", self.overrides, return_hydra_config=not self.overrides)
+
+    def __exit__(self, *error: Any) -> None:
+        self.context.__exit__(*error)
