@@ -77,7 +77,7 @@ def in_words(one: Comparison) -> str:
             f"score: a {100 * numbers['accuracy_a']:.1f} %, b {100 * numbers['accuracy_b']:.1f} %, difference "
             f"{100 * numbers['accuracy_difference']:+.1f} points over {numbers['judged_pairs']} judged pairs",
             f"       only a right: {numbers['only_a_correct']}, only b right: {numbers['only_b_correct']}, "
-            f"McNemar's exact p = {p_text(numbers['mcnemar_p'])}",
+            f"McNemar's exact p {_relation(p_text(numbers['mcnemar_p']))}",
         ]
     for name in ("tpf", "tps"):
         if numbers[f"{name}_ratio"] is not None:
@@ -94,6 +94,10 @@ def p_text(p: float | None) -> str:
     if p is None:
         return "–"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _relation(text: str) -> str:
+    return text if text.startswith("<") else f"= {text}"
 
 
 def _range(interval: tuple[float, float] | None, digits: int = 2) -> str:

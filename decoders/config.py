@@ -63,6 +63,7 @@ class DecoderConfig:
     # end of text, readout
     decode_tail: bool = False
     mask_logit: str = "exclude"
+    temperature: float = 0.0
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -91,6 +92,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "tau_act": (0, 1, False),
     "factor": (0, 1e6, False),
     "floor": (0, 1, True),
+    "temperature": (0, 100, True),
     "score.bottom": (0, 1, False),
     "score.window": (1, 65536, True),
     "score.creation_weight": (0, 1, True),

@@ -15,7 +15,7 @@ from decoders.fills import Fill, Uniform, View, make_fill
 from decoders.lookahead import COMPLETE, creation_mix, propose, score
 from decoders.spec import Decoder
 from decoders.state import Branch, first_end
-from decoders.types import Decode, Generation, Prediction, Request, Step, Vocabulary
+from decoders.types import Decode, Generation, Prediction, Readout, Request, Step, Vocabulary
 from decoders.windows import Window
 
 
@@ -34,17 +34,26 @@ def decode(
     """
     if not len(prompt):
         raise ValueError("an empty prompt cannot be decoded: at least one token is needed")
-    return _Run(decoder, prompt, vocab, cached, uniform or np.random.default_rng(seed).random).rounds()
+    uniform = uniform or np.random.default_rng(seed).random
+    return _Run(decoder, prompt, vocab, cached, decoder.readout(seed), uniform).rounds()
 
 
 class _Run:
     """The parts of one decode and what a round does with them."""
 
-    def __init__(self, decoder: Decoder, prompt: Sequence[int], vocab: Vocabulary, cached: int, uniform: Uniform):
+    def __init__(
+        self,
+        decoder: Decoder,
+        prompt: Sequence[int],
+        vocab: Vocabulary,
+        cached: int,
+        readout: Readout,
+        uniform: Uniform,
+    ):
         config = self.config = decoder.config
         self.vocab = vocab
         self.window: Window = decoder.window(config, len(prompt), vocab.mask_id)
-        self.cache: Cache = decoder.cache(config, self.window, decoder.readout, cached)
+        self.cache: Cache = decoder.cache(config, self.window, readout, cached)
         self.fill: Fill = make_fill(decoder.rule, config, self.window.layout, uniform)
         self.prompt = prompt
         self.steps: list[Step] = []

@@ -14,7 +14,7 @@ from decoders.types import Readout
 from decoders.windows import Canvas, Window
 
 # Settings that every decoder reads.
-COMMON = {"name", "target", "gen_length", "k", "decode_tail", "mask_logit"}
+COMMON = {"name", "target", "gen_length", "k", "decode_tail", "mask_logit", "temperature"}
 # Settings of lookahead, read when branches are tried.
 LOOKAHEAD: dict[str, Any] = {
     "confidence": "neg_entropy",
@@ -50,13 +50,14 @@ class Decoder:
     def cache(self) -> type[Cache]:
         return CACHES[self.config.cache or "none"]
 
-    @property
-    def readout(self) -> Readout:
-        """What the model must report for these settings."""
-        needed = {self.config.confidence, self.config.fill_confidence}
-        if self.config.score.kind == "mixed":
+    def readout(self, seed: int) -> Readout:
+        """What the model must report for these settings. Decodes without a temperature share one readout."""
+        config = self.config
+        needed = {config.confidence, config.fill_confidence}
+        if config.score.kind == "mixed":
             needed.add("neg_entropy")
-        return Readout(frozenset(name for name in needed if name and name != "prob"), self.config.mask_logit)
+        measures = frozenset(name for name in needed if name and name != "prob")
+        return Readout(measures, config.mask_logit, config.temperature, seed if config.temperature else 0)
 
 
 def resolve(config: DecoderConfig, bases: Mapping[str, Base]) -> Decoder:

@@ -29,11 +29,15 @@ class Readout:
 
     `measures`: what to compute beside the best token and its probability: "margin" (p1 - p2) and "neg_entropy"
     (sum p ln(p + 1e-10), in nats). `mask_logit`: "exclude" takes the mask id out before the softmax, "keep" leaves
-    it in the normalisation (the released programs); it is never the best token either way.
+    it in the normalisation (the released programs); it is never the best token either way. `temperature` above 0 draws
+    the token from softmax(logits / temperature) instead, by a generator that starts from `seed`; all measures are then
+    those of the tempered distribution, `prob` that of the drawn token (Dream's sampler).
     """
 
     measures: frozenset[str] = frozenset()
     mask_logit: str = "exclude"
+    temperature: float = 0.0
+    seed: int = 0
 
 
 @dataclass(frozen=True)

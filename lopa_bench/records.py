@@ -173,10 +173,12 @@ def _grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
+    size = 0
     for table in tables:
         waiting.append(table)
-        if sum(part.nbytes for part in waiting) >= GROUP_BYTES:
+        size += table.nbytes
+        if size >= GROUP_BYTES:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, size = [], 0
     if waiting:
         yield pa.concat_tables(waiting)

@@ -122,13 +122,10 @@ def to_table(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Rows as an Arrow table. Unknown names (a typo would lose a column) and missing values are errors."""
     import pyarrow as pa
 
-    rows = list(rows)
-    _check_names(table, rows)
+    columns = _columns_of(table, list(rows))
     arrays = []
     for field in schema(table):
-        values = [row.get(field.name) for row in rows]
-        _check_values(table, field.name, values)
-        kind = COLUMNS[table][field.name].rstrip("?")
+        kind, values = COLUMNS[table][field.name].rstrip("?"), columns[field.name]
         if kind in ("str", "json", "list<str>"):
             values = [_cell(kind, value) for value in values]
         arrays.append(pa.array(values, field.type))
@@ -145,20 +142,19 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _check_names(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    columns = COLUMNS[table]
-    if unknown := sorted(set().union(*rows) - columns.keys()):
-        raise RecordError(f"unknown columns in {table}: {', '.join(unknown)}; known: {', '.join(columns)}")
-    required = [name for name, kind in columns.items() if not kind.endswith("?")]
-    if missing := [name for name in required if any(row.get(name) is None for row in rows)]:
+def _columns_of(table: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The values of the rows by column, checked: names, values that must be there, values out of a list."""
+    kinds = COLUMNS[table]
+    if unknown := sorted(set().union(*rows) - kinds.keys()):
+        raise RecordError(f"unknown columns in {table}: {', '.join(unknown)}; known: {', '.join(kinds)}")
+    columns = {name: [row.get(name) for row in rows] for name in kinds}
+    if missing := [name for name, kind in kinds.items() if not kind.endswith("?") and None in columns[name]]:
         raise RecordError(f"columns of {table} without a value: {', '.join(missing)}")
-
-
-def _check_values(table: str, name: str, values: Sequence[Any]) -> None:
-    allowed = _ALLOWED.get((table, name))
-    for value in values if allowed else ():
-        if value not in allowed:  # type: ignore[operator]  # not None here
-            raise RecordError(f"{name} is {value!r}; allowed: {', '.join(allowed or ())}")
+    for (owner, name), allowed in _ALLOWED.items():
+        wrong = [value for value in columns[name] if value not in allowed] if owner == table else []
+        if wrong:
+            raise RecordError(f"{name} is {wrong[0]!r}; allowed: {', '.join(allowed)}")
+    return columns
 
 
 def _cell(kind: str, value: Any) -> Any:

@@ -107,12 +107,11 @@ def _decode(
 
 
 def many_runs(root: Path, runs: int = 100, samples: int = 1319, steps: int = 60) -> None:
-    """A large sweep as files: rows of one run, made in columns, in parts of 16 samples; the other runs are hard links
-    to them under settings of their own.
+    """A large sweep as files: rows of one run, made in columns, in one part as a finished run leaves them; the other
+    runs are hard links to them under settings of their own.
     """
     first = root / "runs" / "big-000"
-    for number, start in enumerate(range(0, samples, 16)):
-        _write_part(first, number, np.arange(start, min(start + 16, samples)), steps)
+    _write_part(first, np.arange(samples), steps)
     for index in range(runs):
         folder = root / "runs" / f"big-{index:03}"
         if index:
@@ -130,8 +129,8 @@ def many_runs(root: Path, runs: int = 100, samples: int = 1319, steps: int = 60)
             store.write_run(row)
 
 
-def _write_part(folder: Path, number: int, index: np.ndarray, steps: int) -> None:
-    random = np.random.default_rng(number)
+def _write_part(folder: Path, index: np.ndarray, steps: int) -> None:
+    random = np.random.default_rng(0)
     n = len(index)
     prototype = sample(0, eos_tokens=240, window_tokens=256, rounds=steps, forwards=steps, rows=steps * 9)
     columns = {name: [prototype.get(name)] * n for name in COLUMNS["samples"]}
@@ -163,6 +162,6 @@ def _write_part(folder: Path, number: int, index: np.ndarray, steps: int) -> Non
         values = random.integers(0, 1000, offsets[-1]).astype(kind)
         table[name] = pa.ListArray.from_arrays(offsets, values)
     for name, data in (("steps", table), ("samples", columns)):
-        path = folder / name / f"part-{number:05}.parquet"
+        path = folder / name / "part-000001-1-a.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({key: pa.array(data[key]).cast(schema(name).field(key).type) for key in data}), path)

@@ -182,18 +182,17 @@ def _use_the_replay(page: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a child process as Linux reports it")
 def test_a_hundred_runs_are_reported_in_a_minute_and_two_gibibytes(tmp_path: Path) -> None:
-    """100 runs x 1,319 samples x 60 steps, in parts of 16 samples as a run that was not compacted leaves them."""
+    """100 runs x 1,319 samples x 60 steps. The minute is CPU time: other tests may share the machine."""
     many_runs(tmp_path)
     code = (
-        "import resource, sys; from analysis.__main__ import main; "
+        "import resource, time; from analysis.__main__ import main; "
         f"status = main(['report', {str(tmp_path)!r}]); "
-        "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "print(status, time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    seconds = time.perf_counter() - started
-    status, kibibytes = map(int, done.stdout.split()[-2:])
-    print(f"{seconds:.1f} s, {kibibytes / 2**20:.2f} GiB")
+    status, cpu_s, kibibytes = map(float, done.stdout.split()[-3:])
+    print(f"{cpu_s:.1f} s of CPU, {time.perf_counter() - started:.1f} s by the clock, {kibibytes / 2**20:.2f} GiB")
     assert status == 0
-    assert seconds < 60
+    assert cpu_s < 60
     assert kibibytes < 2 * 2**20

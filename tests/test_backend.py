@@ -123,3 +123,17 @@ def test_prefix_reuse_is_exact_for_an_equal_prompt_under_block_causal_attention(
         assert generations[1] is not None
         assert generations[0].ids == generations[1].ids
         assert generations[1].steps[0].tokens_processed == generations[0].steps[0].tokens_processed - expected[1]
+
+
+def test_a_temperature_draws_by_the_seed_and_not_by_the_batch() -> None:
+    """The same seed draws the same text, alone and packed; another seed another one; frequencies follow the softmax."""
+    decoder = make_decoder(DecoderConfig(name="greedy", gen_length=6, temperature=1.0))
+    model = fixed([0.4] * 6)
+    jobs = [Job([0], lambda cached, s=seed: decode(decoder, [0], VOCAB, seed=s)) for seed in (1, 1, 2)]
+    alone = {i: outcome.generation for i, outcome in backend(model).stream(jobs)}
+    packed = {i: outcome.generation for i, outcome in backend(model).stream(jobs, batch=3)}
+    assert alone == packed
+    assert alone[0] == alone[1] != alone[2]
+    logits = torch.tensor([[0.7, 0.2, 0.1, 1e-9]]).log().repeat(4000, 1)
+    drawn = read_out(logits, Readout(temperature=1.0, seed=3), mask_id=3)["token"]
+    assert np.bincount(drawn, minlength=3) / 4000 == pytest.approx([0.7, 0.2, 0.1], abs=0.03)

@@ -39,7 +39,7 @@ def tokenizer(problems: list[Problem]) -> Tokenizer:
 @pytest.fixture
 def batcher(problems: list[Problem], tokenizer: Tokenizer) -> Batcher:
     rng = np.random.default_rng(0)
-    return Batcher(encode(problems, tokenizer, rng), 1024, rng)
+    return Batcher(encode(problems, tokenizer, rng), 512, rng)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_learning_lowers_the_loss(batcher: Batcher, tiny: Transformer) -> None:
         learner = Learner(tiny, rate=5e-3)
         with torch.no_grad():
             before = float(batch_loss(tiny, batch))
-        for _ in range(8):
+        for _ in range(6):
             learner.step(batch, progress=0.0)
         with torch.no_grad():
             assert float(batch_loss(tiny, batch)) < before - 0.1

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoders.types import Decode, Generation, Keep, Prediction, Request
+from decoders.types import Decode, Generation, Keep, Prediction, Readout, Request
 from lopa_bench.backends.readout import read_out
 from lopa_bench.models.transformer import KVCache, Segment, Transformer, block_causal_mask
 
@@ -189,9 +189,10 @@ class LocalBackend:
             offset + rows * segment.tokens_RW.shape[1] + columns
             for offset, segment, (rows, columns) in zip(offsets, segments, needed)
         ]
-        for readout, members in _group_by_readout(entries).items():
+        for readout, members in _group_by_readout(entries):
             index = torch.from_numpy(np.concatenate([flat[i] for i in members])).to(self.device)
-            values = read_out(self.model.logits(hidden_TD[index]), readout, self.config.mask_id)
+            number = len(entries[members[0]].step_s)  # of the decode: draws are made sample by sample
+            values = read_out(self.model.logits(hidden_TD[index]), readout, self.config.mask_id, number)
             at = 0
             for i in members:
                 count = len(flat[i])
@@ -257,10 +258,11 @@ class _Running:
         self.outcome = Outcome(generation, status, self.cached, self.step_s, prefill, total, error)
 
 
-def _group_by_readout(entries: list[_Running]) -> dict:
-    """Entry numbers by readout; in practice one group."""
-    groups: dict = {}
+def _group_by_readout(entries: list[_Running]) -> list[tuple[Readout, list[int]]]:
+    """Entry numbers by readout; in practice one group. Samples that draw tokens stand alone."""
+    groups: dict[tuple[Readout, int], list[int]] = {}
     for i, entry in enumerate(entries):
         assert entry.request is not None
-        groups.setdefault(entry.request.readout, []).append(i)
-    return groups
+        readout = entry.request.readout
+        groups.setdefault((readout, i if readout.temperature else 0), []).append(i)
+    return [(readout, members) for (readout, _), members in groups.items()]

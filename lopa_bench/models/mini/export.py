@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from lopa_bench.models.config import ModelConfig
-from lopa_bench.models.layouts import DREAM
-from lopa_bench.models.mini.architecture import mini_config
 from lopa_bench.models.mini.tokenizer import save_tokenizer
 from lopa_bench.models.transformer import Transformer
 
@@ -89,17 +87,6 @@ def export(model: Transformer, tokenizer: Tokenizer, kind: str, folder: Path) ->
     save_file(weights, str(unfinished), metadata={"format": "pt"})
     unfinished.chmod(0o644)
     unfinished.replace(folder / "model.safetensors")  # a reader never meets half a file
-
-
-def restore(folder: Path) -> Transformer:
-    """The network of an exported folder, in float32, to go on training it."""
-    config = mini_config()
-    weights = load_file(str(folder / "model.safetensors"))
-    names = DREAM.published(config)  # the twin's tensors have the same names
-    state = {ours: torch.cat([weights[part] for part in parts]).float() for ours, parts in names.items()}
-    model = Transformer(config)
-    model.load_state_dict(state)
-    return model
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

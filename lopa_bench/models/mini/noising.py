@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lopa_bench.models.mini.batches import BLOCK, LONGEST_ANSWER, Bools, Ints, Rows
+from lopa_bench.models.mini.batches import BLOCK, LONGEST_ANSWER, Bools, Rows
 from lopa_bench.models.mini.tokenizer import MASK_ID
 from lopa_bench.models.transformer import block_causal_mask
 
@@ -32,14 +32,11 @@ class NoiseConfig:
     `bidirectional`: batches in which all positions see each other; the rest is block-causal.
     `ramp`: rows masked along a frontier, as decoding meets them; the rest has D2F's monotone ratios per block.
     `hide_result`: rows in which one result and all later numbers are masked while its operands are visible.
-    `wrong_result`: rows in which one visible result is replaced by another number, all targets staying right. A model
-    that takes every visible token for true continues a wrong guess with confidence, and lookahead prefers it.
     """
 
     bidirectional: float = 0.25
     ramp: float = 0.6
     hide_result: float = 0.35
-    wrong_result: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,6 @@ def diffusion_batch(rows: Rows, config: NoiseConfig, rng: np.random.Generator) -
     weights[hidden | (rows.result & masked & _operands_visible(masked))] = RESULT_WEIGHT
     predict = _after_prompt(masked, rows.prompt)
     inputs = np.where(predict, MASK_ID, rows.tokens)
-    _falsify_results(rows, inputs, masked, config.wrong_result, rng)
     attention = None if bidirectional else _block_causal(rows.prompt, window)
     kind = "bidirectional" if bidirectional else "block_causal"
     return _batch(inputs, rows.tokens, predict, _after_prompt(weights, rows.prompt), attention, kind)
@@ -143,17 +139,6 @@ def _hide_results(rows: Rows, masked: Bools, share: float, rng: np.random.Genera
         later = rng.random(rows.window - at - 1) < rng.uniform(0.3, 1)
         masked[row, at + 1 :] = later | rows.number[row, at + 1 :]
     return hidden
-
-
-def _falsify_results(rows: Rows, inputs: Ints, masked: Bools, share: float, rng: np.random.Generator) -> None:
-    """Overwrites a visible result with a number from the same answer or from another one, in a share of the rows."""
-    window = rows.tokens[:, rows.prompt :]
-    for row in np.flatnonzero((rows.result & ~masked).any(1) & (rng.random(len(masked)) < share)):
-        at = int(rng.choice(np.flatnonzero(rows.result[row] & ~masked[row])))
-        source = row if rng.random() < 0.5 else int(rng.integers(len(masked)))
-        candidates = window[source][rows.number[source]]
-        if len(candidates):
-            inputs[row, rows.prompt + at] = rng.choice(candidates)
 
 
 def _operands_visible(masked: Bools) -> Bools:

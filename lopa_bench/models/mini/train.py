@@ -1,8 +1,8 @@
 """Trains an embedded model: `python -m lopa_bench.models.mini.train --kind dream --out DIR`.
 
 The budget counts tokens, not seconds, so that the diffusion model and its autoregressive twin see equally much.
-Stage 1 starts causal, as Dream starts from an autoregressive model, and turns into diffusion; stages 2 and 3 go on
-with less varied phrasing, fewer drills and more code at lower learning rates, stage 3 with some wrong results.
+Stage 1 starts causal, as Dream starts from an autoregressive model, and turns into diffusion; stage 2 goes on with
+less varied phrasing and fewer drills at a lower learning rate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 
 from lopa_bench.models.mini.architecture import mini_config
 from lopa_bench.models.mini.batches import Batcher, encode
-from lopa_bench.models.mini.export import export, restore
+from lopa_bench.models.mini.export import export
 from lopa_bench.models.mini.learner import Learner, initialise
 from lopa_bench.models.mini.make_sets import embedded_questions
 from lopa_bench.models.mini.mixture import Mixture, training_problems
@@ -55,16 +55,12 @@ class Stage:
 
 STAGES = (
     Stage(
-        0.52, 2.5e-3, Mixture(variety=0.7), NoiseConfig(ramp=0.6),
+        0.67, 2.5e-3, Mixture(variety=0.7), NoiseConfig(ramp=0.6),
         causal_until=0.3, causal_floor=0.2,
     ),
     Stage(
-        0.26, 1.2e-3, Mixture(variety=0.5, drill=0.06), NoiseConfig(ramp=0.35),
+        0.33, 1.2e-3, Mixture(variety=0.5, drill=0.06), NoiseConfig(ramp=0.35),
         causal_until=0, causal_floor=0.12, causal_fall=0.01,
-    ),
-    Stage(
-        0.22, 8e-4, Mixture(variety=0.4, function=0.28, completion=0.18, drill=0.05),
-        NoiseConfig(ramp=0.35, wrong_result=0.1), causal_until=0, causal_floor=0.1, causal_fall=0.01,
     ),
 )  # fmt: skip
 
@@ -94,15 +90,14 @@ class Run:
         )
 
 
-def train(run: Run, compiled: bool, first: int = 1, start: Path | None = None) -> None:
-    """Runs the stages from number `first` on, from fresh weights or from those that an earlier run left in `start`."""
-    rng = np.random.default_rng(run.seed + first - 1)
+def train(run: Run, compiled: bool) -> None:
+    """Trains the tokenizer, then the model through all stages."""
+    rng = np.random.default_rng(run.seed)
     exclude = embedded_questions()
     corpus = islice(training_problems(STAGES[0].mixture, run.seed, exclude), TOKENIZER_PROBLEMS)
     tokenizer = train_tokenizer(f"{problem.question}\n{problem.answer}" for problem in corpus)
-    model = initialise(mini_config(), run.seed) if start is None else restore(start)
-    learner = Learner(model, STAGES[first - 1].rate, compiled)
-    for number, stage in list(enumerate(STAGES))[first - 1 :]:
+    learner = Learner(initialise(mini_config(), run.seed), STAGES[0].rate, compiled)
+    for number, stage in enumerate(STAGES):
         learner.start(stage.rate)
         tokens = int(stage.share * run.tokens)
         problems = training_problems(stage.mixture, run.seed + number, exclude)
@@ -147,16 +142,14 @@ def main() -> None:
     parser.add_argument("--kind", choices=("dream", "ar"), default="dream", help="diffusion model or AR twin")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tokens", type=int, default=9_000_000, help="of all stages together")
-    parser.add_argument("--first-stage", type=int, default=1, choices=range(1, len(STAGES) + 1))
-    parser.add_argument("--start", type=Path, help="folder of an earlier run, to begin with its weights")
+    parser.add_argument("--tokens", type=int, default=7_000_000, help="of both stages together")
     parser.add_argument("--threads", type=int, default=1, help="one is fastest per core at this size")
     parser.add_argument("--save-minutes", type=float, default=4.0)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=False, help="needs a C compiler")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     run = Run(args.kind, args.out, args.seed, args.tokens, args.save_minutes)
-    train(run, args.compile, args.first_stage, args.start)
+    train(run, args.compile)
 
 
 if __name__ == "__main__":
