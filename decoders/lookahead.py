@@ -10,8 +10,8 @@ from decoders.state import Branch, Extra, Layout
 from decoders.types import Vocabulary
 
 # k=auto: a branch pays only if its token is right, and a token below one half is more likely wrong than right; and few
-# branches beyond the fourth ever win. Measured in docs/decoders.md.
-AUTO_BRANCHES, AUTO_FLOOR = 4, 0.5
+# branches beyond the sixth ever win. Measured in docs/decoders.md.
+AUTO_BRANCHES, AUTO_FLOOR = 6, 0.5
 COMPLETE = 1.0  # the future score of a branch without masks: no mean of a confidence is higher
 
 

@@ -127,10 +127,10 @@ def test_the_floor_keeps_uncertain_candidates_out() -> None:
     assert run(model, DecoderConfig(k=3, gen_length=4, floor=0.4)).steps[1].branches == 2
 
 
-def test_k_auto_tries_at_most_four_candidates_that_are_more_likely_right_than_wrong() -> None:
+def test_k_auto_tries_at_most_six_candidates_that_are_more_likely_right_than_wrong() -> None:
     model = fixed([0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.4, 0.3])
     steps = run(model, DecoderConfig(k="auto", gen_length=8, block_size=8)).steps
-    assert steps[1].lookahead_positions == (2, 3, 4, 5)
+    assert steps[1].lookahead_positions == (2, 3, 4, 5, 6)
     assert run(fixed([0.5] * 4), DecoderConfig(k="auto", gen_length=4)).rows == 4
 
 
