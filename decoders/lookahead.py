@@ -9,8 +9,8 @@ from decoders.fills import Fill, View, top
 from decoders.state import Branch, Extra, Layout
 from decoders.types import Vocabulary
 
-# k=auto: a branch pays only if its token is right, and a token below one half is more likely wrong than right; and few
-# branches beyond the sixth ever win. Measured in docs/decoders.md.
+# k=auto: a branch pays only if its token is right, and a token below one half is more likely wrong than right; beyond
+# six candidates there is little left to gain. Measured in docs/decoders.md.
 AUTO_BRANCHES, AUTO_FLOOR = 6, 0.5
 COMPLETE = 1.0  # the future score of a branch without masks: no mean of a confidence is higher
 
