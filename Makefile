@@ -18,7 +18,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 # The main job and its k = 0 twin on the embedded model, side by side.
 bench: install
-	$(BIN)/python -m lopa_bench -m decoder=lopa decoder.k=0,8 task=gsm8k task.limit=200
+	$(BIN)/python -m lopa_bench -m decoder=lopa decoder.k=0,8 task=gsm8k task.limit=150
 
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"

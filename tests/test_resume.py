@@ -219,17 +219,17 @@ def _check_survived(out: Path, reference: Path, n: int) -> None:
 
 
 def test_a_run_killed_20_times_is_equal_to_one_that_was_not(warm: Warm, settings: list[str], tmp_path: Path) -> None:
-    arguments = [*settings, "task.limit=256"]
+    arguments = [*settings, "task.limit=128", "decoder.gen_length=32"]
     began = time.monotonic()
     warm.run(*arguments, f"run.out={tmp_path}/whole")
-    longest = (time.monotonic() - began) / 3
+    longest = (time.monotonic() - began) / 5
     progress = _kill_and_resume(
         lambda: warm.start(*arguments, f"run.out={tmp_path}/killed"), lambda command: command.wait(),
         tmp_path / "killed", longest,
     )  # fmt: skip
     print("rows after each kill:", progress)
     assert progress == sorted(progress)  # what was on disk stays there
-    _check_survived(tmp_path / "killed", tmp_path / "whole", 256)
+    _check_survived(tmp_path / "killed", tmp_path / "whole", 128)
 
 
 @pytest.mark.slow
@@ -244,7 +244,7 @@ def test_a_fresh_process_killed_20_times_is_equal_to_one_that_was_not(settings: 
 
     began = time.monotonic()
     assert start("whole").wait() == 0
-    longest = time.monotonic() - began
+    longest = (time.monotonic() - began) / 2
     progress = _kill_and_resume(start, lambda process: process.wait(), tmp_path / "killed", longest)
     print("rows after each kill:", progress)
     _check_survived(tmp_path / "killed", tmp_path / "whole", 128)
