@@ -53,9 +53,7 @@ class Row:
         )
 
 
-HEADING = (
-    f"{'task':10} {'decoder':26} {'attention':13} {'acc %':>6} {'TPF':>6} {'forwards':>8} {'tokens':>7} {'n':>5}"
-)
+HEADING = f"{'task':10} {'decoder':26} {'attention':13} {'acc %':>6} {'TPF':>6} {'forwards':>8} {'tokens':>7} {'n':>5}"
 
 
 def decoders(attention: str, floor: float | None) -> Iterator[tuple[str, DecoderConfig]]:

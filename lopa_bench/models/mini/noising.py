@@ -163,6 +163,4 @@ def _batch(
 ) -> Batch:
     chosen = torch.from_numpy(predict)
     targets = torch.from_numpy(tokens)[chosen]
-    return Batch(
-        torch.from_numpy(inputs), chosen, targets, torch.from_numpy(weights)[chosen].float(), attention, kind
-    )
+    return Batch(torch.from_numpy(inputs), chosen, targets, torch.from_numpy(weights)[chosen].float(), attention, kind)
