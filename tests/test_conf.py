@@ -74,6 +74,7 @@ def test_a_wrong_override_is_one_message_and_status_2(overrides: list[str], mess
     environment = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 2
-    assert message in done.stderr.strip().splitlines()[-1]
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []

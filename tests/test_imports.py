@@ -16,7 +16,13 @@ OURS = ("lopa_bench", "decoders", "tasks", "analysis", "conf")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "decoders": ("decoders",),
     "tasks": ("tasks",),
-    "lopa_bench.models": ("lopa_bench.models", "lopa_bench.config", "decoders.types", "tasks.base"),
+    "lopa_bench.models": (
+        "lopa_bench.models",
+        "lopa_bench.config",
+        "lopa_bench.checksums",
+        "decoders.types",
+        "tasks.base",
+    ),
     "lopa_bench.models.mini": ("lopa_bench", "decoders", "tasks"),
     "lopa_bench.backends": ("lopa_bench.backends", "lopa_bench.models", "lopa_bench.config", "decoders"),
     "analysis": ("analysis", "lopa_bench"),

@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from lopa_bench.checksums import files_sha256, weight_files
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
-from lopa_bench.models.loader import checksum, load_model, read_config, weight_files
+from lopa_bench.models.loader import load_model, read_config
 from lopa_bench.models.tokenizers import load_tokenizer
 
 MODELS = Path(__file__).parent / "golden" / "models"
@@ -130,6 +131,6 @@ def test_an_unknown_embedded_model_is_refused_with_the_known_ones() -> None:
 
 
 def test_the_checksum_follows_the_bytes(folder: Path) -> None:
-    before = checksum(weight_files(folder))
+    before = files_sha256(weight_files(folder))
     rewrite(folder, **{Q: torch.zeros(64, 64)})
-    assert checksum(weight_files(folder)) != before
+    assert files_sha256(weight_files(folder)) != before

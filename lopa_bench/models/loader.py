@@ -5,7 +5,6 @@ No code of a checkpoint is ever run.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lopa_bench.checksums import weight_files
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.layouts import Layout, gather, layout_for
@@ -45,21 +45,6 @@ def read_config(folder: Path) -> tuple[Layout, ModelConfig]:
         more = eos if isinstance(eos, list) else [] if eos is None else [eos]
         config = replace(config, end_ids=tuple(dict.fromkeys([*config.end_ids, *more])))
     return layout, config
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, by its index if it has one."""
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        files = sorted({folder / name for name in read_json(index)["weight_map"].values()})
-    else:
-        files = sorted(folder.glob("model*.safetensors"))
-    missing = [str(path) for path in files if not path.exists()]
-    if missing or not files:
-        raise CheckpointError(
-            f"{folder}: {'missing ' + ', '.join(missing) if missing else 'no model*.safetensors file'}"
-        )
-    return files
 
 
 def read_tensors(files: list[Path]) -> dict[str, Tensor]:
@@ -95,13 +80,3 @@ def load_model(
     state = gather(layout, config, tensors, shapes, str(folder))
     model.load_state_dict({name: value.to(device, dtype) for name, value in state.items()}, assign=True)
     return model.place_tables(device).requires_grad_(False)
-
-
-def checksum(files: list[Path]) -> str:
-    """One SHA-256 over the bytes of some files, in order."""
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as stream:
-            while chunk := stream.read(1 << 22):
-                digest.update(chunk)
-    return digest.hexdigest()

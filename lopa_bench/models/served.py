@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from decoders.types import Vocabulary
+from lopa_bench.checksums import weights_sha256
 from lopa_bench.config import BackendSettings, ModelSettings
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
-from lopa_bench.models.loader import checksum, load_model, read_config, weight_files
+from lopa_bench.models.loader import load_model, read_config
 from lopa_bench.models.tokenizers import load_tokenizer
 from lopa_bench.models.transformer import Transformer
 from tasks.base import Prompt
@@ -94,7 +95,6 @@ def serve(model: ModelSettings, backend: BackendSettings) -> ServedModel:
     torch.set_num_threads(backend.threads or default_threads(network))
     if backend.compile:
         network.compile(dynamic=True)
-    files = weight_files(folder) + (sorted(lora.glob("adapter_model*.safetensors")) if lora else [])
     vocabulary = Vocabulary(config.mask_id, config.end_ids, config.vocab_size)
     tokenizer = load_tokenizer(folder)
     return ServedModel(
@@ -102,7 +102,7 @@ def serve(model: ModelSettings, backend: BackendSettings) -> ServedModel:
         tokenizer,
         vocabulary,
         folder,
-        checksum(files),
+        weights_sha256(folder, lora),
         str(device),
         str(dtype).removeprefix("torch."),
         model.add_bos,

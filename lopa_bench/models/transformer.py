@@ -220,13 +220,17 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
-        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        # Given its weight, an embedding is not initialised: on the meta device that alone would load a compiler.
+        self.embed = nn.Embedding(
+            config.vocab_size, config.hidden_size, _weight=torch.empty(config.vocab_size, config.hidden_size)
+        )
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_eps)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.cos: Tensor
         self.sin: Tensor
-        self.place_tables(torch.get_default_device())
+        if torch.get_default_device().type != "meta":
+            self.place_tables(torch.get_default_device())
 
     def place_tables(self, device: torch.device) -> Transformer:
         """Computes the rotary tables on `device`; they are no parameters and no checkpoint holds them."""
