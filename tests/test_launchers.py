@@ -23,7 +23,8 @@ pytestmark = pytest.mark.slow
 
 
 def needs(plugin: str) -> pytest.MarkDecorator:
-    missing = importlib.util.find_spec(f"hydra_plugins.{plugin}") is None
+    found = importlib.util.find_spec("hydra_plugins")
+    missing = found is None or importlib.util.find_spec(f"hydra_plugins.{plugin}") is None
     return pytest.mark.skipif(missing, reason=f"{plugin} is not installed")
 
 
