@@ -1,7 +1,8 @@
 """`python -m lopa_bench.benchmark`: what a decode costs beside the bare model calls that it needs.
 
 The same decodes are timed whole, and as nothing but their model calls (network and head on recorded inputs), in turn
-and in one process, so that the ratio holds on a noisy machine. Then: samples per second, one by one and packed.
+and in one process, so that the ratio holds on a noisy machine. Then: samples per second, one by one and packed, with
+the CPU threads that a run takes by default.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from decoders import Decoder, DecoderConfig, Request, decode, make_decoder
 from decoders.types import Decode
 from lopa_bench.backends.local import Job, LocalBackend, Session
 from lopa_bench.config import BackendSettings, ModelSettings
-from lopa_bench.models.served import serve
+from lopa_bench.models.served import TORCH_THREADS, default_threads, serve
 from tasks.base import TaskConfig
 from tasks.registry import make_task
 
@@ -46,7 +47,7 @@ def bare(backend: LocalBackend, requests: list[Request]) -> None:
         rows, columns = session.needed()
         hidden_TD = backend.model([segment], keep=True)
         index = torch.from_numpy(rows * request.ids.shape[1] + columns)
-        backend.model.logits(hidden_TD[index.to(hidden_TD.device)]).max().item()
+        backend.model.logits(hidden_TD[index.to(hidden_TD.device)]).sum().item()
 
 
 def overhead(
@@ -76,7 +77,13 @@ def overhead(
 
 
 def packing(
-    backend: LocalBackend, decoder: Decoder, prompts: list[list[int]], vocab: Any, batch: int, repeats: int
+    backend: LocalBackend,
+    decoder: Decoder,
+    prompts: list[list[int]],
+    vocab: Any,
+    batch: int,
+    repeats: int,
+    threads: int | None,
 ) -> dict[str, float]:
     """Samples per second decoded one by one and `batch` at a time, and whether the ids are the same."""
     jobs = [Job(prompt, partial(decode, decoder, prompt, vocab)) for prompt in prompts]
@@ -84,6 +91,7 @@ def packing(
 
     def run(size: int) -> Callable[[], None]:
         def go() -> None:
+            torch.set_num_threads(threads or default_threads(backend.model, size, TORCH_THREADS))
             outcomes = dict(backend.stream(jobs, batch=size))
             results[size] = [outcome.generation.ids for _, outcome in sorted(outcomes.items()) if outcome.generation]
 
@@ -123,7 +131,7 @@ def main() -> None:
         decoder = make_decoder(config)
         numbers = overhead(backend, decoder, prompts, served.vocabulary, args.repeats)
         print(f"lopa k={k}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers.items()))
-        numbers = packing(backend, decoder, prompts, served.vocabulary, args.batch, args.repeats)
+        numbers = packing(backend, decoder, prompts, served.vocabulary, args.batch, args.repeats, args.threads)
         print(f"lopa k={k}, batch {args.batch}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers.items()))
 
 

@@ -24,7 +24,7 @@ class Decoding:
         torch.manual_seed(plan.config.run.seed)
         self.plan = plan
         self.decoder = plan.decoder
-        self.served = serve(plan.config.model, plan.config.backend)
+        self.served = serve(plan.config.model, plan.config.backend, plan.config.run.batch)
         reuse = plan.config.backend.prefix_reuse
         self.backend = LocalBackend(self.served.network, plan.config.model.max_length, reuse)
         self.prompt_ids = {index: self.served.encode(prompt) for index, prompt in plan.prompts.items()}

@@ -19,7 +19,9 @@ from lopa_bench.models.tokenizers import load_tokenizer
 from lopa_bench.models.transformer import Transformer
 from tasks.base import Prompt
 
-SMALL = 50_000_000  # parameters below which one CPU thread is the default
+SMALL = 50_000_000  # parameters below which one CPU thread is the default ...
+PACKED = 8  # ... unless this many samples share a call
+TORCH_THREADS = torch.get_num_threads()
 
 
 @dataclass
@@ -73,16 +75,16 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     return getattr(torch, name)
 
 
-def default_threads(network: Transformer) -> int:
+def default_threads(network: Transformer, batch: int, torch_threads: int) -> int:
     """One thread for a network whose products are too small to share: on a busy machine, threads that wait for each
-    other at every product cost far more than a second core gives. Else torch's own choice.
+    other at every product cost far more than a second core gives. Else, and for packed samples, torch's own choice.
     """
     parameters = sum(parameter.numel() for parameter in network.parameters())
-    return 1 if parameters < SMALL else torch.get_num_threads()
+    return 1 if parameters < SMALL and batch < PACKED else torch_threads
 
 
-def serve(model: ModelSettings, backend: BackendSettings) -> ServedModel:
-    """Loads a model as configured. Raises CheckpointError."""
+def serve(model: ModelSettings, backend: BackendSettings, batch: int = 1) -> ServedModel:
+    """Loads a model as configured, for calls of up to `batch` samples. Raises CheckpointError."""
     assert model.path is not None
     device = pick_device(backend.device)
     dtype = pick_dtype(model.dtype, device)
@@ -92,7 +94,7 @@ def serve(model: ModelSettings, backend: BackendSettings) -> ServedModel:
         raise CheckpointError(f"{folder} has the {layout.name} layout, model.layout={model.layout} was asked for")
     lora = locate(model.lora, model.lora_revision) if model.lora else None
     network = load_model(folder, dtype, device, lora, max_length=model.max_length)
-    torch.set_num_threads(backend.threads or default_threads(network))
+    torch.set_num_threads(backend.threads or default_threads(network, batch, TORCH_THREADS))
     if backend.compile:
         network.compile(dynamic=True)
     vocabulary = Vocabulary(config.mask_id, config.end_ids, config.vocab_size)
