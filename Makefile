@@ -1,11 +1,12 @@
-# make install | bench | test | lint | test-all | lock | clean
+# make install | bench | paper | test | test-all | lint | types | lock | clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Two processes: the tests are many and small.
 JOBS ?= 2
 
-.PHONY: install bench test test-all lint types lock clean
+
+.PHONY: install bench paper test test-all lint types lock clean
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed
@@ -19,6 +20,13 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 # The main job and its k = 0 twin on the embedded model, side by side.
 bench: install
 	$(BIN)/python -m lopa_bench -m decoder=lopa decoder.k=0,8 task=gsm8k task.limit=150
+
+# The sweeps behind every table and figure, on the embedded model, then the report.
+paper: install
+	for name in decoders k thresholds code; do $(BIN)/python -m lopa_bench +experiment=paper/$$name || exit 1; done
+	for name in branch_score confidence fallback attention block_size floor; do \
+		$(BIN)/python -m lopa_bench +experiment=ablation/$$name task.limit=50 || exit 1; done
+	$(BIN)/python -m analysis report outputs
 
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
