@@ -52,6 +52,7 @@ class Gsm8k(Task):
 
     def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
         self.name = config.name
+        self.embedded_model = embedded_default
         self.prompt_style = "chat" if config.prompt_style == "auto" else config.prompt_style
         self.scorer = config.scorer or SCORERS[0]
         rows, self.source = load_split(TEST, config.source, config.revision, embedded_default)
@@ -100,7 +101,8 @@ class Gsm8k(Task):
                 raise TaskError(f"shots={shots}: prompt_style=lm_eval_cot has {most} fixed examples")
             return most if shots is None else shots
         if shots is None:
-            return 0 if self.source.kind == "embedded" else LOPA_SHOTS
+            # The embedded models know no examples in the prompt, whatever the source.
+            return 0 if self.source.kind == "embedded" or self.embedded_model else LOPA_SHOTS
         return shots
 
     def _draw_shots(

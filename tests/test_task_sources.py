@@ -28,7 +28,7 @@ SPLIT = Split(
 
 def test_the_same_rows_from_every_format(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(LINES)
-    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(LINES.encode()))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(LINES.encode(), mtime=0))
     (tmp_path / "c.json").write_text(json.dumps(ROWS))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "d.parquet")
     for path in sorted(tmp_path.iterdir()):
@@ -63,7 +63,7 @@ BROKEN = [  # file, content, message
         r"row 1: no value for answer; found the fields question, expected question, answer",
     ),
     ("a.jsonl", b"\xff\xfe", r"a\.jsonl, line 1: not UTF-8"),
-    ("a.jsonl.gz", gzip.compress(LINES.encode())[:-12], r"a\.jsonl\.gz: damaged or truncated gzip file"),
+    ("a.jsonl.gz", gzip.compress(LINES.encode(), mtime=0)[:-12], r"a\.jsonl\.gz: damaged or truncated gzip file"),
     ("a.jsonl.gz", LINES.encode(), r"a\.jsonl\.gz: damaged or truncated gzip file"),
     ("a.json", b'[{"question"', r"a\.json: damaged JSON at line 1"),
     ("a.json", b'{"rows": []}', r"a\.json: expected a JSON list of objects, found dict"),
