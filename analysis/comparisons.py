@@ -43,7 +43,7 @@ def compare(a: Run, b: Run, preset: str = "effective") -> Comparison:
 def against_baselines(study: Study) -> list[Comparison]:
     """Lookahead against its base decoder, the other decoders against greedy; same model, same problems."""
     found = []
-    for run in study.runs:
+    for run in study.distinct():
         baseline = study.baseline(run) if run.lookahead else study.baseline(run, base="greedy")
         if baseline is not None and baseline is not run and same_problems(run, baseline) and not run.is_server:
             found.append(compare(baseline, run))

@@ -61,6 +61,10 @@ class Study:
         found = [sorted(group.values(), key=lambda run: _order(run, varied)) for group in groups.values()]
         return sorted(found, key=lambda group: (-len(group), group[0].id))
 
+    def distinct(self) -> list[Run]:
+        """The runs without repetitions of the same settings."""
+        return [run for group in self.series() for run in group]
+
     def k_series(self) -> dict[tuple[str, str], list[Run]]:
         """The longest series over k of each model and task, k ascending; this is what the article's figures show."""
         longest: dict[tuple[str, str], list[Run]] = {}

@@ -64,7 +64,7 @@ WRONG = [
     (["decoder=greedy", "decoder.tau_conf=0.5"], "decoder.tau_conf=0.5 has no meaning for decoder=greedy"),
     (["model=dream"], "model.path is not set"),
     (["backend.prefix_reuse=exact", "decoder.attention=full"], "needs decoder.attention=block_causal"),
-    (["decoder.gen_length=512"], "leaves no room for a prompt"),
+    (["decoder.gen_length=1024"], "leaves no room for a prompt"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,17 +17,20 @@ from analysis.runs import Run
 from analysis.study import Study
 
 MOST = 8  # series in one figure
+_SLANTED: Any = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """What is varied together, and how a value is called on the axis."""
+    """What is varied together, and how a value is called on the axis; `order` of the values that have one."""
 
     name: str
     title: str
     varied: tuple[str, ...]
     axis: str
     label: Callable[[Run], str]
+    order: tuple[str, ...] = ()
+    is_scale: bool = False  # values lie on a scale, so that a line between them means something
 
 
 def _score_label(run: Run) -> str:
@@ -46,12 +50,14 @@ def _setting(name: str) -> Callable[[Run], str]:
 
 SCORE = ("score.kind", "score.bottom", "score.window", "score.creation_weight")
 ABLATIONS = (
-    Ablation("branch_score", "Branch score", SCORE, "branch score", _score_label),
+    Ablation("branch_score", "Branch score", SCORE, "branch score", _score_label, ("mean",)),
     Ablation("confidence", "Ranking confidence", ("confidence",), "confidence that ranks", _setting("confidence")),
     Ablation("fallback", "Forced pick when nothing passes", ("forced",), "forced pick", _setting("forced")),
     Ablation("attention", "Attention in the window", ("attention", "cache"), "attention", _setting("attention")),
-    Ablation("block_size", "Block size", ("block_size",), "block size (positions)", _setting("block_size")),
-    Ablation("floor", "Floor for candidates (not in the article)", ("floor",), "floor", _setting("floor")),
+    Ablation("block_size", "Block size", ("block_size",), "block size (positions)", _setting("block_size"), (), True),
+    Ablation(
+        "floor", "Floor for candidates (not in the article)", ("floor",), "floor", _setting("floor"), ("none",), True
+    ),
 )
 
 
@@ -62,15 +68,19 @@ def ablation(study: Study, spec: Ablation) -> Figure | None:
     if not groups:
         return None
     names = list(dict.fromkeys(spec.label(run) for group in groups for run in group))
+    names.sort(key=lambda name: spec.order.index(name) if name in spec.order else len(spec.order))
     with paper_style():
         figure, (left, right) = panels(2)
         for index, group in enumerate(groups):
+            group = sorted(group, key=lambda run: names.index(spec.label(run)))
             places = [names.index(spec.label(run)) + 0.06 * (index - (len(groups) - 1) / 2) for run in group]
             label = f"{series_title(group[0])}, k = {group[0].k}"
-            _line(left, places, [study.value(run, "tpf", "effective") for run in group], index, label)
-            _line(right, places, [study.value(run, "accuracy").scaled(100) for run in group], index, label)
+            line = LINES[index % 4] if spec.is_scale else ""
+            _series(left, places, [study.value(run, "tpf", "effective") for run in group], index, line, label)
+            _series(right, places, [study.value(run, "accuracy").scaled(100) for run in group], index, line, label)
         for ax, text in ((left, "TPF (content tokens per call)"), (right, "score (%)")):
-            ax.set_xticks(range(len(names)), names, rotation=25 if max(map(len, names)) > 7 else 0)
+            ax.set_xticks(range(len(names)), names, **(_SLANTED if len(names) > 4 else {}))
+            ax.set_xlim(-0.5, len(names) - 0.5)
             ax.set(xlabel=spec.axis, ylabel=text)
             ax.grid(visible=False, axis="x")
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
@@ -115,9 +125,9 @@ def _curve(ax: Axes, study: Study, runs: Sequence[Run], index: int, colour: tupl
                     )  # fmt: skip
 
 
-def _line(ax: Axes, x: Sequence[float], values: list[Value], index: int, label: str) -> None:
-    ax.errorbar(x, points(values), errors(values), color=COLOURS[index % len(COLOURS)], linestyle=LINES[index % 4],
-                marker=MARKERS[index % len(MARKERS)], elinewidth=0.7, capsize=1.5, label=label)  # fmt: skip
+def _series(ax: Axes, x: Sequence[float], values: list[Value], index: int, line: str, label: str) -> None:
+    style: Any = {"color": COLOURS[index % len(COLOURS)], "linestyle": line, "marker": MARKERS[index % len(MARKERS)]}
+    ax.errorbar(x, points(values), errors(values), elinewidth=0.9, capsize=2, label=label, **style)
 
 
 _CAPTION = (

@@ -36,8 +36,8 @@ def few(series: Sequence[Run], ks: Sequence[int] = SHOWN) -> list[Run]:
 
 
 def by_model_and_task(study: Study) -> list[list[Run]]:
-    """All runs of a model on a task."""
+    """All runs of a model on a task, those with equal settings once."""
     groups: dict[tuple[str, str], list[Run]] = {}
-    for run in study.runs:
+    for run in study.distinct():
         groups.setdefault((run.model, run.task), []).append(run)
     return [groups[key] for key in sorted(groups)][:MOST_PANELS]
