@@ -40,7 +40,10 @@ class ServedModel:
     def encode(self, prompt: Prompt) -> list[int]:
         """Prompt ids: the chat template over messages, or plain text; with the start token where the model wants it."""
         if prompt.messages is not None:
-            text = self.tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, tokenize=False)
+            goes_on = prompt.messages[-1]["role"] == "assistant"  # the beginning of the answer is given
+            text = self.tokenizer.apply_chat_template(
+                list(prompt.messages), add_generation_prompt=not goes_on, continue_final_message=goes_on, tokenize=False
+            )
         else:
             text = prompt.text
         ids = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
