@@ -15,6 +15,7 @@ from decoders.llada import LLADA
 from decoders.loop import decode
 from decoders.spec import Base, Decoder, resolve
 from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
+from decoders.unmasked import UNMASKED, resolve_unmasked
 
 BASES: dict[str, Base] = {base.name: base for base in (GREEDY, LLADA, DREAM, FAST_DLLM, D2F)}
 
@@ -24,8 +25,14 @@ def make_decoder(config: DecoderConfig) -> Decoder:
     return resolve(config, BASES)
 
 
+def resolve_settings(config: DecoderConfig) -> DecoderConfig:
+    """The settings with every default filled in, of any decoder. Raises DecoderError with the allowed values."""
+    return resolve_unmasked(config) if config.name in UNMASKED else make_decoder(config).config
+
+
 __all__ = [
     "BASES",
+    "UNMASKED",
     "Base",
     "Decoder",
     "DecoderConfig",
@@ -40,4 +47,5 @@ __all__ = [
     "Vocabulary",
     "decode",
     "make_decoder",
+    "resolve_settings",
 ]

@@ -11,6 +11,7 @@ from decoders.caches import CACHES, Cache
 from decoders.config import DecoderConfig, DecoderError, fill_in, settings, validate
 from decoders.fills import Fill
 from decoders.types import Readout
+from decoders.unmasked import UNMASKED
 from decoders.windows import Canvas, Window
 
 # Settings that every decoder reads.
@@ -69,7 +70,7 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base]) -> Decoder:
         outside = load_target(config.target)
         bases = {**bases, outside.name: outside}
     if config.name not in bases and not lookahead:
-        raise DecoderError(f"decoder={config.name} is unknown; allowed: {', '.join([*bases, 'lopa'])}")
+        raise DecoderError(f"decoder={config.name} is unknown; allowed: {', '.join([*bases, 'lopa', *UNMASKED])}")
     validate(config)
     if config.base is not None and not lookahead:
         raise DecoderError(f"decoder.base={config.base} has no meaning for decoder={config.name}; only lopa has a base")

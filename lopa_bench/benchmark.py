@@ -18,8 +18,9 @@ import torch
 
 from decoders import Decoder, DecoderConfig, Request, decode, make_decoder
 from decoders.types import Decode
+from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.local import Job, LocalBackend, Session
-from lopa_bench.config import BackendSettings, ModelSettings
+from lopa_bench.config import ModelSettings
 from lopa_bench.models.served import TORCH_THREADS, default_threads, serve
 from tasks.base import TaskConfig
 from tasks.registry import make_task
@@ -122,7 +123,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=None)
     args = parser.parse_args()
     settings = ModelSettings(path=args.model, max_length=512)
-    served = serve(settings, BackendSettings(threads=args.threads))
+    served = serve(settings, LocalSettings(threads=args.threads))
     backend = LocalBackend(served.network, 512)
     task = make_task(TaskConfig(source="embedded", limit=args.samples), embedded_default=True)
     prompts = [served.encode(task.prompt(problem)) for problem in task.problems]

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from lopa_bench.config import Config
+from lopa_bench.config import structured
 from lopa_bench.entry import run_here
 from lopa_bench.jobs import OUTCOME, SETTINGS
 from lopa_bench.locks import Locked
@@ -29,7 +29,8 @@ def main() -> int:
     stop_on_signals()
     folder = Path(sys.argv[1])
     del sys.argv[1]  # the record shows the overrides
-    settings = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(folder / SETTINGS))
+    loaded = OmegaConf.load(folder / SETTINGS)
+    settings = OmegaConf.merge(structured(loaded.backend.name), loaded)
     try:
         result = run_here(settings)  # type: ignore[arg-type]  # a mapping merged into a mapping
     except SystemExit as end:

@@ -26,11 +26,16 @@ def complete(
     end = next((i for i, token in enumerate(ids) if token in end_ids), None)
     content = list(ids) if end is None else list(ids[:end])
     text = decode(content)
-    at = min((i for i in (text.find(s) for s in stop if s) if i >= 0), default=-1)
+    at = first_stop(text, stop)
     eos_tokens = len(content) if end is None else len(content) + 1
     if at < 0:
         return Completion(text, text, eos_tokens, len(content), False)
     return Completion(text, text[:at], eos_tokens, _tokens_before(content, at, decode), True)
+
+
+def first_stop(text: str, stop: Sequence[str]) -> int:
+    """Where the first stop string begins; -1 if there is none."""
+    return min((i for i in (text.find(s) for s in stop if s) if i >= 0), default=-1)
 
 
 def _tokens_before(ids: list[int], at: int, decode: Callable[[Sequence[int]], str]) -> int:

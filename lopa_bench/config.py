@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from decoders.config import DecoderConfig
+from lopa_bench.backends.config import (
+    SETTINGS,
+    BackendSettings,
+    LocalSettings,
+    ServerSettings,
+    check_backend,
+    check_together,
+)
 from lopa_bench.tracking import TrackerConfig
 from tasks.base import TaskConfig
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 class ConfigError(ValueError):
@@ -21,6 +33,7 @@ class ModelSettings:
     `path`: "embedded:<name>", a folder, or a Hub id. `lora`: a PEFT adapter folder or Hub id, merged at load.
     `block_size`, `attention`, `gen_length`: what the decoders take by default with this model; `attention` is the one
     inside the window of lookahead branches.
+    `layout`: dream, llada, or causal (autoregressive). `chat_template_kwargs`: further variables of the chat template.
     `max_length`: prompt and generation together. `toy` marks models whose numbers say nothing about 7B models.
     """
 
@@ -36,22 +49,8 @@ class ModelSettings:
     block_size: int = 32
     attention: str = "full"
     add_bos: bool = False
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     toy: bool = False
-
-
-@dataclass
-class BackendSettings:
-    """Where the model runs. `threads`: CPU threads of torch; null: 1 for a small model, else torch's choice.
-
-    `prefix_reuse`: off; exact (an equal prompt again, block-causal attention); approximate (the longest common prefix
-    with the request before, whose values have seen the rest of that prompt: rows are marked).
-    """
-
-    name: str = "local"
-    device: str = "auto"
-    threads: int | None = None
-    compile: bool = False
-    prefix_reuse: str = "off"
 
 
 @dataclass
@@ -91,7 +90,7 @@ class Config:
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelSettings = field(default_factory=ModelSettings)
-    backend: BackendSettings = field(default_factory=BackendSettings)
+    backend: BackendSettings = field(default_factory=BackendSettings)  # a choice of conf/backend
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     run: RunSettings = field(default_factory=RunSettings)
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
@@ -102,9 +101,7 @@ class Config:
 CHOICES = {
     "model.dtype": ("auto", "float32", "bfloat16", "float16"),
     "model.attention": ("full", "block_causal"),
-    "backend.name": ("local",),
-    "backend.prefix_reuse": ("off", "exact", "approximate"),
-    "backend.device": ("auto", "cpu", "cuda", "mps", "npu"),
+    "model.layout": (None, "dream", "llada", "causal"),
     "tracker.name": ("none", "wandb"),
     "tracker.mode": ("online", "offline", "disabled"),
     "objective.maximise": (None, "tpf", "tpf_row", "tps", "tps_decode", "accuracy", "tokens_per_processed"),
@@ -113,7 +110,6 @@ LEAST = {
     "model.max_length": 2,
     "model.gen_length": 1,
     "model.block_size": 1,
-    "backend.threads": 1,
     "run.batch": 1,
     "run.warmup": 0,
     "run.seed": 0,
@@ -125,42 +121,58 @@ def register() -> None:
     """Makes the schema known to Hydra under the name `schema`."""
     from hydra.core.config_store import ConfigStore
 
-    ConfigStore.instance().store(name="schema", node=Config)
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Config)
+    store.store(group="backend", name="local_settings", node=LocalSettings)
+    store.store(group="backend", name="server_settings", node=ServerSettings)
+
+
+def structured(backend: str) -> DictConfig:
+    """The schema of a configuration with this backend."""
+    from omegaconf import OmegaConf
+
+    schema = OmegaConf.structured(Config)
+    schema.backend = SETTINGS.get(backend, LocalSettings)
+    return schema
 
 
 def validate(config: Config) -> None:
     """Everything that can be judged before anything is loaded. Raises ConfigError, DecoderError or TaskError."""
-    from decoders import make_decoder
+    from decoders import resolve_settings
     from lopa_bench.presets import PRESETS
     from lopa_bench.units import Shard
     from tasks.registry import check_settings
 
     for name, allowed in {**CHOICES, "run.preset": tuple(PRESETS)}.items():
         value = _value(config, name)
-        if name == "backend.device" and value.partition(":")[0] in allowed:
-            continue
         if value not in allowed:
             raise ConfigError(f"{name}={value} is not allowed; allowed: {', '.join(map(_shown, allowed))}")
     for name, least in LEAST.items():
         value = _value(config, name)
         if value is not None and value < least:
             raise ConfigError(f"{name}={value} is not allowed; allowed: integers from {least} on")
-    decoder = make_decoder(config.decoder).config
+    check_backend(config.backend)
+    decoder = resolve_settings(config.decoder)
+    check_together(config.backend, decoder.name, config.model.name, config.model.layout)
     if decoder.gen_length >= config.model.max_length:
         raise ConfigError(
             f"decoder.gen_length={decoder.gen_length} leaves no room for a prompt in "
             f"model.max_length={config.model.max_length}; allowed: at most {config.model.max_length - 1}"
         )
     Shard.parse(config.run.shard)
-    reuse = config.backend.prefix_reuse
+    if isinstance(config.backend, LocalSettings):
+        _check_prefix_reuse(config.backend.prefix_reuse, decoder)
+    check_settings(config.task)
+    check_model_path(config.model)
+
+
+def _check_prefix_reuse(reuse: str, decoder: DecoderConfig) -> None:
     if reuse != "off" and decoder.cache != "exact":
         raise ConfigError(f"backend.prefix_reuse={reuse} needs decoder.cache=exact; allowed here: off")
     if reuse == "exact" and decoder.attention != "block_causal":
         raise ConfigError(
             "backend.prefix_reuse=exact needs decoder.attention=block_causal; allowed here: off, approximate"
         )
-    check_settings(config.task)
-    check_model_path(config.model)
 
 
 def check_model_path(model: ModelSettings) -> None:

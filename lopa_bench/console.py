@@ -107,7 +107,7 @@ def _json_values(run: Mapping[str, Any], aggregates: Mapping[str, Any], path: An
 
 
 _JSON_NUMBERS = (
-    "preset", "n", "errors", "accuracy", "accuracy_ci95", "tpf", "tpf_ci95", "tpf_row",
+    "preset", "n", "errors", "accuracy", "accuracy_ci95", "pass_at", "tpf", "tpf_ci95", "tpf_row",
     "tps", "tps_ci95", "latency_s", "forwards", "rows",
 )  # fmt: skip
 
@@ -144,7 +144,6 @@ def _table(runs: Sequence[Run]) -> Table:
 
 
 def _cells(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
-    latency = numbers.get("latency_s")
     return [
         f"{run['decoder']}\non {run['base']}" if run.get("base") else run["decoder"],
         str(run.get("k") or "-"),
@@ -153,7 +152,7 @@ def _cells(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
         _with_interval(numbers, "tpf", number),
         number(numbers.get("tpf_row")),
         _with_interval(numbers, "tps", number),
-        "-" if latency is None else f"{number(latency)} s",
+        _with_interval(numbers, "latency_s", number, " s"),
         count(numbers.get("forwards")),
         count(numbers.get("rows")),
     ]
@@ -180,9 +179,15 @@ def _heading(runs: Sequence[Run]) -> str:
     counting = dict.fromkeys(f"{numbers['preset']} ({numbers['formula']})" for _, numbers in runs)
     return (
         f"{every('task')}: {every('source_name')}\n"
-        f"model {' / '.join(models)}, {every('backend')} on {every('device', 'dtype')}\n"
+        f"model {' / '.join(models)}, {' / '.join(dict.fromkeys(_place(run) for run, _ in runs))}\n"
         f"counting {' / '.join(counting)}; ranges are 95 % intervals"
     )
+
+
+def _place(run: Mapping[str, Any]) -> str:
+    if run["device"] == "server":
+        return f"{run['backend']} server (dtype {run['dtype']})"
+    return f"{run['backend']} on {run['device']} {run['dtype']}"
 
 
 def _notes(runs: Sequence[Run]) -> list[str]:
@@ -199,15 +204,53 @@ def _notes(runs: Sequence[Run]) -> list[str]:
             notes.append(f"{who}{numbers['errors']} of {numbers['n']} samples failed ({reasons})")
         if numbers.get("unjudged"):
             notes.append(f"{who}{numbers['unjudged']} of {numbers['n']} completions could not be judged")
+        if len(numbers.get("pass_at") or ()) > 1:
+            notes.append(who + _pass_at(numbers["pass_at"]))
+        if numbers.get("cached_prompts"):
+            notes.append(f"{who}the server had {numbers['cached_prompts']} prompts in its cache: prefill looks faster")
+        notes += [who + line for line in _load_lines(run, numbers)]
         if numbers.get("approximate"):
             notes.append(f"{who}prefix reuse is approximate in this setting")
         if numbers.get("tps_clock") == "wall":
-            notes.append(f"{who}samples were decoded together: TPS by the wall clock of the run, no latency")
+            alone = ", no latency" if numbers["latency_s"] is None else ", latency under load"
+            notes.append(f"{who}samples were decoded together: TPS by the wall clock of the run{alone}")
+        if len(numbers.get("machines") or ()) > 1:
+            parts = ", ".join(f"{name} {count}" for name, count in numbers["machines"].items())
+            notes.append(f"{who}the times come from different machines ({parts} samples)")
         if numbers.get("note"):
             notes.append(f"{numbers['preset']}: {numbers['note']}")
     if len({(run["task"], run["source_sha256"]) for run, _ in runs}) > 1:
         notes.append("the runs are on different problems: their ratios compare nothing")
     return list(dict.fromkeys(notes))
+
+
+def _pass_at(values: Mapping[str, float | None]) -> str:
+    return ", ".join(f"pass@{k} {'-' if value is None else f'{100 * value:.1f} %'}" for k, value in values.items())
+
+
+def _load_lines(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
+    """Percentiles and goodput of a server; silent for everything else."""
+    if numbers.get("requests_s") is None:
+        return []
+    names = (
+        ("latency", "latency_percentiles_s"),
+        ("first token", "ttft_percentiles_s"),
+        ("between tokens", "itl_percentiles_s"),
+    )
+    parts = [
+        f"{label} {' / '.join(number(value) for value in numbers[name].values())} s"
+        for label, name in names
+        if numbers.get(name)
+    ]
+    lines = [f"p50 / p95 / p99: {', '.join(parts)}; {number(numbers['requests_s'])} requests/s"] if parts else []
+    if numbers.get("tps_server") is not None:
+        latency = number(numbers["latency_server_s"])
+        lines.append(f"by the server's clock: TPS {number(numbers['tps_server'])}, latency {latency} s")
+    if numbers.get("goodput_s") is not None:
+        lines.append(
+            f"goodput {number(numbers['goodput_s'])} requests/s: {numbers['good']} of {numbers['n']} within the limits"
+        )
+    return lines
 
 
 def _with_interval(numbers: Mapping[str, Any], name: str, show: Any, unit: str = "") -> str:

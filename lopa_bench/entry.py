@@ -50,10 +50,13 @@ def main() -> None:
 
 def run_here(settings: DictConfig) -> Result:
     """One run of one configuration. Heavy imports happen after validation."""
+    from lopa_bench.libraries import check_libraries
+
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     config = OmegaConf.to_object(settings)
     assert isinstance(config, Config)
     validate(config)
+    check_libraries()
     from lopa_bench.run import run
 
     resolved: Any = OmegaConf.to_container(settings, resolve=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -43,21 +44,32 @@ def versions() -> dict[str, str | None]:
 
 def host(device: str) -> dict[str, Any]:
     """The machine and, where there is one, the accelerator."""
-    import torch
-
     facts: dict[str, Any] = {
+        "hostname": platform.node(),
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),
         "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
         "gpu": None,
     }
+    if device == "server":  # of the client; the server's own facts come from the server
+        return facts
+    import torch
+
+    facts["threads"] = torch.get_num_threads()
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name(device)
         facts["gpus"] = torch.cuda.device_count()
         facts["cuda"] = torch.version.cuda
     return facts
+
+
+def machine_name(facts: Mapping[str, Any]) -> str:
+    """The machine of `host` in a line. Times that were taken on different ones do not add up to a speed."""
+    parts = [facts["gpu"] or facts["processor"] or facts["machine"]]
+    if facts.get("threads") is not None:
+        parts.append(f"{facts['threads']} thread{'s' if facts['threads'] > 1 else ''}")
+    return f"{facts['hostname']} ({', '.join(parts)})"
 
 
 def _processor() -> str:

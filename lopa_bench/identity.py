@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from lopa_bench.backends.config import BackendSettings, LocalSettings
 from lopa_bench.checksums import texts_sha256, weights_sha256
 from lopa_bench.config import Config, ModelSettings
 from lopa_bench.environment import product_version
@@ -23,7 +24,24 @@ from lopa_bench.models.folders import locate
 from tasks.base import Problem, Prompt, Task
 
 SILENT = ("out", "preset", "progress")  # settings of `run` that change no row
-CODE = ("decoders", "tasks", "lopa_bench/backends", "lopa_bench/models", "lopa_bench/completion.py")
+PATIENCE = (
+    "startup_s",
+    "key_env",
+    "timeout_s",
+    "retries",
+    "backoff_s",
+    "slo_s",
+    "slo_ttft_s",
+)  # of a server's settings
+CODE = (
+    "decoders",
+    "tasks",
+    "lopa_bench/engines",
+    "lopa_bench/backends",
+    "lopa_bench/models",
+    "lopa_bench/completion.py",
+    "lopa_bench/replies.py",
+)
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 
 
@@ -39,14 +57,14 @@ class Identity:
 
 def identify(config: Config, task: Task, prompts: Iterable[tuple[Problem, Prompt]]) -> Identity:
     """The identity of a run with resolved decoder settings. Reads no weights that were read before, loads no torch."""
-    model = _model(config.model)
+    model = _model(config.model) if isinstance(config.backend, LocalSettings) else _served_model(config.model)
     facts: dict[str, Any] = {
         "model": model,
         "decoder": asdict(config.decoder),
         "task": asdict(config.task) | {"scorer": task.scorer, "stop": list(task.stop)},
         "source_sha256": task.source.sha256,
         "prompts_sha256": _prompts_sha256(prompts),
-        "backend": asdict(config.backend) | {"device": device_kind(config.backend.device)},
+        "backend": _backend(config.backend),
         "run": {name: value for name, value in asdict(config.run).items() if name not in SILENT},
         "product": {"version": product_version(), "code_sha256": code_sha256()} | _libraries(),
     }
@@ -65,6 +83,18 @@ def _model(model: ModelSettings) -> dict[str, Any]:
         "weights_sha256": weights_sha256(folder, lora),
         "texts_sha256": texts_sha256(folder, lora),
     }
+
+
+def _served_model(model: ModelSettings) -> dict[str, Any]:
+    """A server has the weights, and no two servers tell the same of them."""
+    return asdict(model) | {"weights_sha256": "on the server"}
+
+
+def _backend(backend: BackendSettings) -> dict[str, Any]:
+    """The settings; of a server not how often and how patiently it is asked, which changes no answer."""
+    if isinstance(backend, LocalSettings):
+        return asdict(backend) | {"device": device_kind(backend.device)}
+    return {name: value for name, value in asdict(backend).items() if name not in PATIENCE} | {"device": "server"}
 
 
 def _prompts_sha256(prompts: Iterable[tuple[Problem, Prompt]]) -> str:

@@ -142,6 +142,7 @@ def details(folder: Path, n: int) -> list[RenderableType]:
         "finished": row["finished"],
         "shard": row["shard"],
         "version": f"{row['version']} ({row['git_revision'] or 'no git'})",
+        "machine": ", ".join(numbers["machines"]) or None,
         "command": " ".join(["python -m lopa_bench", *row["argv"]]),
         "decoder": ", ".join(f"{name}={value}" for name, value in config["decoder"].items() if value is not None),
     }
@@ -173,8 +174,16 @@ def _sample(row: Mapping[str, Any]) -> RenderableType:
         f"{row['problem_id']} #{row['sample_index']}: {verdict} ({row['score_status']}), {row['finish_reason']}, "
         f"{row['content_tokens'] or 0} tokens in {row['forwards'] or 0} calls{time}"
     )
-    body = row["error"] or f"gold {row['gold']!r}, found {row['extracted']!r}\n{_short(row['answer_text'])}"
-    return Padding(Text(f"{head}\n{body}"), (0, 0, 1, 2))
+    return Padding(Text(f"{head}\n{row['error'] or _judgement(row)}"), (0, 0, 1, 2))
+
+
+def _judgement(row: Mapping[str, Any]) -> str:
+    """What was compared with what, and the text behind it; of a program, which is that text, why it failed."""
+    reason = json.loads(row["score_details"]).get("reason")
+    if "\n" in row["gold"]:
+        return "\n".join(part for part in (reason, _short(row["extracted"] or row["answer_text"])) if part)
+    why = f" ({reason})" if reason else ""
+    return f"gold {row['gold']!r}, found {row['extracted']!r}{why}\n{_short(row['answer_text'])}"
 
 
 def _short(text: str) -> str:

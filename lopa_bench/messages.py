@@ -9,6 +9,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, UnsupportedInterpolationType, ValidationError
 
 from decoders.config import DecoderError
+from lopa_bench.backends.config import BackendError
 from lopa_bench.config import ConfigError
 from lopa_bench.locks import Locked
 from tasks.base import TaskError
@@ -18,14 +19,15 @@ def explain(error: BaseException) -> str | None:
     """The message for an error that the user can mend; None for any other error, whose traceback is needed."""
     from lopa_bench.models.errors import CheckpointError
 
-    if isinstance(error, (ConfigError, DecoderError, TaskError, CheckpointError, Locked)):
+    if isinstance(error, (ConfigError, BackendError, DecoderError, TaskError, CheckpointError, Locked)):
         return f"error: {error}"
     cause = _omegaconf_cause(error)
     if cause is not None:
         return f"error: {_omegaconf(cause)}"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, choice = (error.missing_cfg_file or "").rpartition("/")
-        return f"error: {group}={choice} is unknown; allowed: {', '.join(error.options)}"
+        allowed = [option for option in error.options if not option.endswith("_settings")]  # schemas, no choices
+        return f"error: {group}={choice} is unknown; allowed: {', '.join(allowed)}"
     if isinstance(error, HydraException):
         return "error: " + re.sub(r"\s*\n\s*", " ", str(error)).strip()
     return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lopa_bench.latency import latencies
 from lopa_bench.presets import (
     COUNTS,
     SECONDS,
@@ -59,11 +60,11 @@ def aggregate(
     rule = get_preset(preset)
     decoded = decoded_samples(samples, rule)
     columns = numeric(decoded)
-    batched = bool((columns["batch"] > 1).any())
+    batched = bool((columns["batch"] > 1).any() or (columns["concurrency"] > 1).any())
     result = _verdicts(samples, seed) | _totals(columns) | _fixed_ratios(columns)
     result |= {"preset": preset, "formula": rule.formula, "note": rule.note}
     result |= _preset_ratios(rule, columns, problems(decoded), seed)
-    result |= _sample_statistics(rule, columns)
+    result |= _sample_statistics(rule, columns) | latencies(decoded, columns, problems(decoded), seed)
     wall_s = _sum(columns["wall_s"]) if wall_s is None else wall_s
     result |= {"batched": batched, "approximate": any(decoded["approximate"].to_pylist()), "wall_s": wall_s}
     result["tps_clock"] = "sample" if result["tps"] is not None else None
@@ -93,6 +94,7 @@ def _verdicts(samples: pa.Table, seed: int) -> dict[str, Any]:
         "unjudged": int(n - errors - judged.sum()),
         "complete": n > 0 and bool(judged.all()),
         "finish_reasons": dict(Counter(samples["finish_reason"].to_pylist()).most_common()),
+        "machines": dict(Counter(name for name in samples["machine"].to_pylist() if name).most_common()),
         "correct": int(right.sum()),
         "accuracy": quotient(right.sum(), judged.sum()),
         "accuracy_ci95": interval,
@@ -103,13 +105,14 @@ def _verdicts(samples: pa.Table, seed: int) -> dict[str, Any]:
 
 
 def _pass_at(right: np.ndarray, groups: np.ndarray) -> dict[str, float | None]:
-    """pass@k over problems, for the k of PASS_AT that any problem has the samples for; k = 1 alone without repeats."""
+    """pass@k over problems, for all samples and the k of PASS_AT below; k = 1 alone without repeats."""
     tallies: dict[str, tuple[int, int]] = {}
     for group, verdict in zip(groups, right, strict=True):
         n, correct = tallies.get(group, (0, 0))
         tallies[group] = n + 1, correct + int(verdict)
     most = max((n for n, _ in tallies.values()), default=0)
-    return {str(k): mean_pass_at(k, list(tallies.values())) for k in PASS_AT if k <= most}
+    ks = sorted({k for k in PASS_AT if k <= most} | {most} - {0})
+    return {str(k): mean_pass_at(k, list(tallies.values())) for k in ks}
 
 
 def _accuracy_interval(right: np.ndarray, groups: np.ndarray, seed: int) -> tuple[Interval | None, str | None]:
@@ -154,7 +157,6 @@ def _sample_statistics(rule: Preset, columns: Columns) -> dict[str, float | None
         "tps_sample_mean": _mean(speeds),
         "tps_sample_max": _mean(speeds[:1]),
         "tps_top10_mean": _mean(speeds[:10]),
-        "latency_s": _mean(columns["total_s"]),
     }
 
 

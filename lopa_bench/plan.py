@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from decoders import Decoder, make_decoder
+from decoders import UNMASKED, Decoder, make_decoder, resolve_settings
 from lopa_bench.config import Config
 from lopa_bench.identity import Identity, identify
 from lopa_bench.models.folders import is_embedded
@@ -21,7 +21,7 @@ class Plan:
 
     config: Config
     resolved: Mapping[str, Any]
-    decoder: Decoder
+    decoder: Decoder | None  # None if it fills no masks
     task: Task
     prompts: Mapping[int, Prompt]  # of the problems of this shard, by index
     units: list[Unit]
@@ -31,7 +31,9 @@ class Plan:
     def labels(self) -> list[str]:
         """What a run's name says of it."""
         shard = self.config.run.shard
-        labels = [self.task.name, self.config.model.name, self.config.decoder.name, f"k{self.config.decoder.k}"]
+        decoder = self.config.decoder
+        labels = [self.task.name, self.config.model.name, decoder.name]
+        labels += [self.config.backend.name] if decoder.name in UNMASKED else [f"k{decoder.k}"]
         return labels + ([f"shard-{shard.replace('/', '-of-')}"] if shard else [])
 
     def problem(self, unit: Unit) -> Problem:
@@ -40,9 +42,9 @@ class Plan:
 
 def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
     """Loads the task and finds the checkpoint's files. Raises TaskError or CheckpointError."""
-    decoder = make_decoder(config.decoder)
-    warn_of_ignored(config, decoder)
-    config.decoder = decoder.config
+    decoder = None if config.decoder.name in UNMASKED else make_decoder(config.decoder)
+    warn_of_ignored(config)
+    config.decoder = resolve_settings(config.decoder)
     task = make_task(config.task, embedded_default=is_embedded(config.model.path))
     units = Shard.parse(config.run.shard).units(len(task.problems), config.task.samples)
     prompts = {index: task.prompt(task.problems[index]) for index in dict.fromkeys(unit.index for unit in units)}
@@ -50,7 +52,9 @@ def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
     return Plan(config, resolved, decoder, task, prompts, units, identity)
 
 
-def warn_of_ignored(config: Config, decoder: Decoder) -> None:
-    """Says aloud that a base decoder has no lookahead; its runs are recorded with k = 0."""
+def warn_of_ignored(config: Config) -> None:
+    """Says aloud that only LoPA has lookahead; other runs are recorded without."""
     if config.decoder.name != "lopa" and config.decoder.k != 0:
-        print(f"note: decoder.k={config.decoder.k} means nothing for decoder={config.decoder.name}; it runs with k=0")
+        print(
+            f"note: decoder.k={config.decoder.k} means nothing for decoder={config.decoder.name}; it has no lookahead"
+        )

@@ -30,6 +30,7 @@ COUNTS = (
     "tokens_processed",
 )
 SECONDS = ("prefill_s", "decode_s", "total_s")
+SERVED = ("server_s", "ttft_s", "cached_tokens", "sent_s")  # of a server's samples; null for all others
 
 Columns = Mapping[str, np.ndarray]  # one array a column, one value a sample; a null is NaN
 Rule = Callable[[Columns], np.ndarray]
@@ -129,7 +130,7 @@ PRESETS: dict[str, Preset] = {
         steps=column("window_tokens"),
         seconds=column("total_s"),
         formula="completion tokens / themselves, completion tokens / wall time",
-        note="the server's own e2e_latency is not in the columns; the client's wall time is",
+        note="by the client's clock; tps_server is by the server's own",
         token_source="usage",
     ),
 }
@@ -175,13 +176,17 @@ def problems(samples: pa.Table) -> np.ndarray:
 
 def numeric(samples: pa.Table) -> dict[str, np.ndarray]:
     """The columns that presets may use, as floats with NaN for null."""
-    names = (*COUNTS, *SECONDS, "peak_memory_bytes", "energy_j", "batch", "wall_s")
+    names = (*COUNTS, *SECONDS, *SERVED, "peak_memory_bytes", "energy_j", "batch", "concurrency", "wall_s")
     columns = {
         name: np.array([np.nan if value is None else value for value in samples[name].to_pylist()], dtype=float)
         for name in names
     }
+    unknown = np.full(samples.num_rows, np.nan)
     if (columns["batch"] > 1).any():  # a last, lonely sample has a time of its own, which would stand for all
-        columns |= {name: np.full(samples.num_rows, np.nan) for name in SECONDS}
+        columns |= dict.fromkeys(SECONDS, unknown)
+    columns["latency_s"] = columns["total_s"]
+    if (columns["concurrency"] > 1).any():  # requests shared the server's time: each has a latency, none a speed
+        columns |= dict.fromkeys((*SECONDS, "server_s"), unknown)
     columns["ended_with_eos"] = np.array(
         [reason == "eos" for reason in samples["finish_reason"].to_pylist()], dtype=float
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lopa_bench.locks import NAME as LOCK_NAME
 from lopa_bench.locks import Lock, brief_lock
 from lopa_bench.records import new_run_id, read_run, read_samples, remove_unfinished_files
+from lopa_bench.schema import ERROR_REASONS
 from lopa_bench.units import Unit
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 DIGITS = 10  # of the key, at the end of a run's name: they find the folder, run.parquet then tells the whole key
 RESUME_COLUMNS = (
     "problem_id", "problem_index", "sample_index", "finish_reason", "correct", "content_tokens", "forwards", "total_s",
+    "machine",
 )  # fmt: skip
-REDONE = ("error", "non_finite")  # a prompt that is too long would only be too long again
+REDONE = tuple(set(ERROR_REASONS) - {"prompt_too_long"})  # that would only be too long again
 
 
 @dataclass

@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from decoders import UNMASKED
 from decoders.types import Step
 from lopa_bench.completion import complete
-from lopa_bench.environment import git_revision, host, product_version, versions
+from lopa_bench.environment import git_revision, host, machine_name, product_version, versions
 from lopa_bench.plan import Plan
+from lopa_bench.replies import reply_columns
 from lopa_bench.schema import SCHEMA_VERSION
-from lopa_bench.units import Unit
-from tasks.base import Problem, Score
+from tasks.base import Score
 
 if TYPE_CHECKING:
-    from lopa_bench.backends.local import Outcome
-    from lopa_bench.models.served import ServedModel
-
-
-@dataclass
-class Sample:
-    """One decode on its way to a row: what was asked and what came back.
-
-    `wall_s`: seconds of decoding between the sample that finished before and this one.
-    """
-
-    unit: Unit
-    problem: Problem
-    prompt: str
-    prompt_ids: list[int]
-    seed: int
-    outcome: Outcome
-    peak_memory_bytes: int | None = None
-    wall_s: float | None = None
+    from lopa_bench.engines.base import Engine, Sample
 
 
 def now() -> str:
@@ -45,13 +28,14 @@ def now() -> str:
 class Rows:
     """Makes the rows of one run."""
 
-    def __init__(self, run_id: str, plan: Plan, served: ServedModel):
+    def __init__(self, run_id: str, plan: Plan, engine: Engine):
         self.run_id = run_id
         self.plan = plan
         self.config = plan.config
         self.task = plan.task
-        self.served = served
-        self.end_ids = served.vocabulary.end_ids
+        self.engine = engine
+        self.host = host(engine.device) | dict(engine.facts())
+        self.machine = machine_name(self.host)
 
     def sample(self, sample: Sample) -> dict[str, Any]:
         """The row of a sample before it is scored."""
@@ -62,12 +46,13 @@ class Rows:
             "problem_index": sample.unit.index,
             "sample_index": sample.unit.sample_index,
             "prompt": sample.prompt,
-            "prompt_tokens": len(sample.prompt_ids),
+            "prompt_tokens": None if sample.prompt_ids is None else len(sample.prompt_ids),
             "gold": sample.problem.gold,
             "scorer": self.task.scorer,
             "stop": list(self.task.stop),
             "batch": self.config.run.batch,
-            "approximate": outcome.cached > 0 and self.config.backend.prefix_reuse == "approximate",
+            "concurrency": getattr(self.config.backend, "concurrency", 1),
+            "approximate": outcome.cached > 0 and getattr(self.config.backend, "prefix_reuse", "") == "approximate",
             "token_source": "ids",
             "finish_reason": outcome.status,
             "error": outcome.error,
@@ -75,6 +60,7 @@ class Rows:
             "total_s": outcome.total_s,
             "peak_memory_bytes": sample.peak_memory_bytes,
             "wall_s": sample.wall_s,
+            "machine": self.machine,
             "seed": sample.seed,
             "completion": "",
             "answer_text": "",
@@ -82,9 +68,11 @@ class Rows:
         }
         if outcome.total_s is not None and outcome.prefill_s is not None:
             row["decode_s"] = outcome.total_s - outcome.prefill_s
+        if sample.reply is not None and outcome.total_s is not None:
+            return row | reply_columns(sample.reply, self.task.stop, self.engine.codec, outcome.total_s)
         if generation is None:
             return row
-        text = complete(generation.ids, self.end_ids, self.task.stop, self.served.decode)
+        text = complete(generation.ids, self.engine.end_ids, self.task.stop, self.engine.text)
         return row | {
             "window_tokens": generation.window_tokens,
             "eos_tokens": text.eos_tokens,
@@ -142,11 +130,11 @@ class Rows:
             "model_is_toy": config.model.toy,
             "decoder": config.decoder.name,
             "base": config.decoder.base,
-            "k": str(config.decoder.k),
+            "k": None if config.decoder.name in UNMASKED else str(config.decoder.k),
             "attention": config.decoder.attention,
             "backend": config.backend.name,
-            "device": self.served.device,
-            "dtype": self.served.dtype,
+            "device": self.engine.device,
+            "dtype": self.engine.dtype,
             "seed": config.run.seed,
             "limit": config.task.limit,
             "samples": config.task.samples,
@@ -157,7 +145,7 @@ class Rows:
             "identity": identity.facts,
             "config": {**self.plan.resolved, "decoder": asdict(config.decoder)},
             "versions": versions(),
-            "host": host(self.served.device),
+            "host": self.host,
             "git_revision": git_revision(),
             "argv": sys.argv[1:],
         }

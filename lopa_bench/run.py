@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lopa_bench import records
+from lopa_bench.backends.config import ServerSettings
 from lopa_bench.config import Config
 from lopa_bench.console import report
+from lopa_bench.latency import load
 from lopa_bench.metrics import aggregate
 from lopa_bench.plan import Plan, make_plan
 from lopa_bench.progress import Progress
@@ -23,8 +25,7 @@ from lopa_bench.units import Unit
 from tasks.base import Score
 
 if TYPE_CHECKING:
-    from lopa_bench.decoding import Decoding
-    from lopa_bench.rows import Sample
+    from lopa_bench.engines.base import Engine, Sample
 
 AGGREGATE_COLUMNS = ("n", "errors", "accuracy", "tpf", "tps", "latency_s")
 STEP_COLUMNS = ("positions", "winner", "branches")  # what a tracker draws
@@ -50,9 +51,10 @@ def run(config: Config, resolved: Mapping[str, Any]) -> Result:
         if claimed.row and not missing:
             row = _finished_before(claimed, plan)
         else:
-            from lopa_bench.decoding import Decoding
+            from lopa_bench.engines.base import open_engine
 
-            row = _Runner(plan, claimed, Decoding(plan), missing).run()
+            with open_engine(plan, claimed.folder) as engine:
+                row = _Runner(plan, claimed, engine, missing).run()
     report(row, row["aggregates"], claimed.folder)
     return Result(row, claimed.folder)
 
@@ -81,7 +83,12 @@ def _finish(store: RunStore, row: Mapping[str, Any], plan: Plan) -> dict[str, An
 
 
 def _numbers(folder: Path, plan: Plan) -> dict[str, Any]:
-    return aggregate(read_samples(folder), plan.config.run.preset, plan.config.run.seed)
+    samples = read_samples(folder)
+    numbers = aggregate(samples, plan.config.run.preset, plan.config.run.seed)
+    backend = plan.config.backend
+    if isinstance(backend, ServerSettings):
+        numbers |= load(samples, numbers["wall_s"], backend.slo_s, backend.slo_ttft_s)
+    return numbers
 
 
 def _say(text: str) -> None:
@@ -91,15 +98,15 @@ def _say(text: str) -> None:
 class _Runner:
     """State of one run with a loaded model. `units` are those without a row."""
 
-    def __init__(self, plan: Plan, claimed: Claim, decoding: Decoding, units: Sequence[Unit]) -> None:
+    def __init__(self, plan: Plan, claimed: Claim, engine: Engine, units: Sequence[Unit]) -> None:
         from lopa_bench.rows import Rows, now
 
         self.plan = plan
         self.claimed = claimed
         self.folder = claimed.folder
-        self.decoding = decoding
+        self.engine = engine
         self.units = units
-        self.rows = Rows(claimed.folder.name, plan, decoding.served)
+        self.rows = Rows(claimed.folder.name, plan, engine)
         self.tracker = make_tracker(plan.config.tracker, claimed.folder)
         self.started = claimed.row["created"] if claimed.row else now()
         self.store = RunStore(claimed.folder)
@@ -116,11 +123,12 @@ class _Runner:
         self.claimed.row = row
         self.tracker.start(row)
         seen = [row for row in rows_on_disk(self.folder).to_pylist() if row["finish_reason"] not in REDONE]
+        self._warn_of_other_machines(seen)
         config = self.plan.config
-        label = f"{config.decoder.name} k={config.decoder.k}"
+        label = " ".join(self.plan.labels[2:]).replace(" k", " k=")
         try:
             with Progress(len(self.plan.units), label, seen, quiet=not config.run.progress) as self.progress:
-                for sample in self.decoding.samples(self.units):
+                for sample in self.engine.samples(self.units):
                     self._take(sample)
                 self._settle()
             self.store.flush()
@@ -131,6 +139,14 @@ class _Runner:
         tables = {"samples": read_samples(self.folder), "steps": read_steps(self.folder, STEP_COLUMNS)}
         self.tracker.finish(row["aggregates"], tables)
         return row
+
+    def _warn_of_other_machines(self, seen: Sequence[Mapping[str, Any]]) -> None:
+        others = sorted({row["machine"] for row in seen if row["machine"] is not None} - {self.rows.machine})
+        if others:
+            _say(
+                f"warning: this is {self.rows.machine}, earlier samples were decoded on {', '.join(others)}: "
+                "the times of this run come from different machines, so its TPS and latency are of neither"
+            )
 
     def _take(self, sample: Sample) -> None:
         """A decoded sample: scored now if that costs nothing, else with others, outside the time of any decode."""
@@ -162,9 +178,9 @@ class _Runner:
 
     def _scores(self) -> list[Score | None]:
         """A verdict for each waiting sample; None for those that were not decoded."""
-        decoded = [item for item in self.waiting if item[0].outcome.generation is not None]
+        decoded = [item for item in self.waiting if item[0].is_decoded]
         verdicts = iter(self.plan.task.score_all([(sample.problem, row["answer_text"]) for sample, row in decoded]))
-        return [None if sample.outcome.generation is None else next(verdicts) for sample, _ in self.waiting]
+        return [next(verdicts) if sample.is_decoded else None for sample, _ in self.waiting]
 
     def _stop(self, error: BaseException) -> None:
         """Keeps what was decoded and says how to go on."""

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
-ERROR_REASONS = ("prompt_too_long", "non_finite", "error")  # counted, but in no ratio
+SERVER_ERRORS = ("timeout", "server_error", "unreachable", "refused", "invalid_reply", "empty")
+ERROR_REASONS = ("prompt_too_long", "non_finite", "error", *SERVER_ERRORS)  # counted, but in no ratio
 FINISH_REASONS = ("eos", "stop", "length", *ERROR_REASONS)
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
 JOB_STATUSES = (
@@ -37,7 +38,9 @@ prompt str              completion str          answer_text str         extracte
 gold str                correct bool?           scorer str              score_status str
 score_details json      stop list<str>          token_ids list<int32>   token_source str
 batch int64             approximate bool        error str?
-wall_s float64?         seed int64?
+wall_s float64?         seed int64?             concurrency int64?      cached_tokens int64?
+attempts int64?         sent_s float64?         server_s float64?       ttft_s float64?
+itl_s list<float32>?    machine str?
 """
 
 _STEPS = """

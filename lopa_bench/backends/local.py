@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from decoders.types import Decode, Generation, Keep, Prediction, Readout, Request
+from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.readout import read_out
 from lopa_bench.models.transformer import KVCache, Segment, Transformer, block_causal_mask
 
@@ -25,22 +26,6 @@ class Job:
 
     prompt: Sequence[int]
     start: Callable[[int], Decode]
-
-
-@dataclass
-class Outcome:
-    """What became of one sample. Times in seconds, device work included; None in packed runs (see `stream`).
-
-    `cached`: prompt positions taken over from an earlier request.
-    """
-
-    generation: Generation | None
-    status: str  # the generation's finish reason, or non_finite, or error
-    cached: int = 0
-    step_s: list[float] = field(default_factory=list)
-    prefill_s: float | None = None
-    total_s: float | None = None
-    error: str | None = None
 
 
 class Session:

@@ -9,17 +9,19 @@ from torch import Tensor
 from decoders.types import Readout
 
 
-def read_out(logits_NV: Tensor, readout: Readout, mask_id: int, forward: int = 0) -> dict[str, np.ndarray]:
+def read_out(logits_NV: Tensor, readout: Readout, mask_id: int | None, forward: int = 0) -> dict[str, np.ndarray]:
     """Best token [N] int64, its probability [N] float32, and the measures that `readout` asks for.
 
     With a temperature the token is drawn; `forward` is the number of the decode's forward, so that each draws anew and
     a decode does not depend on what else is decoded.
 
     The softmax is computed in float32 or wider. The mask id is never the best token; the lowest id wins ties. One
-    transfer brings everything to the host, which also waits for the device.
+    transfer brings everything to the host, which also waits for the device. A causal model has no mask id (None).
     """
     logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
-    if readout.mask_logit == "exclude":
+    if mask_id is None:
+        candidates_NV = logits_NV
+    elif readout.mask_logit == "exclude":
         logits_NV[:, mask_id] = -torch.inf
         candidates_NV = logits_NV
     else:

@@ -7,15 +7,17 @@ from pathlib import Path
 from lopa_bench.models.errors import CheckpointError
 
 EMBEDDED = Path(__file__).parent / "mini" / "weights"
-PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+TEXTS = ["*.json", "*.txt", "*.model", "*.jinja"]
+WEIGHTS = ["*.safetensors"]
 
 
 def is_embedded(path: str | None) -> bool:
     return path is not None and path.startswith("embedded:")
 
 
-def locate(path: str, revision: str | None = None) -> Path:
-    """The folder of "embedded:<name>", of a local path, or of a Hub id (downloaded on first use; no code is fetched).
+def locate(path: str, revision: str | None = None, weights: bool = True) -> Path:
+    """The folder of "embedded:<name>", of a local path, or of a Hub id (downloaded on first use, but no code, and
+    no weights if `weights` is false).
 
     Raises CheckpointError when there is no such model, or the Hub cannot be reached.
     """
@@ -30,8 +32,10 @@ def locate(path: str, revision: str | None = None) -> Path:
         return local
     from huggingface_hub import snapshot_download
 
+    patterns = TEXTS + WEIGHTS if weights else TEXTS
+
     try:
-        return Path(snapshot_download(path, revision=revision, allow_patterns=PATTERNS, etag_timeout=10))
+        return Path(snapshot_download(path, revision=revision, allow_patterns=patterns, etag_timeout=10))
     except Exception as error:  # the Hub's client raises many kinds; all mean that the model is not there
         reason = str(error).strip().split("\n")[0]
         raise CheckpointError(f"{path} is no folder here, and the Hub did not give it: {reason}") from None

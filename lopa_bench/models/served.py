@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from decoders.types import Vocabulary
+from lopa_bench.backends.config import LocalSettings
 from lopa_bench.checksums import weights_sha256
-from lopa_bench.config import BackendSettings, ModelSettings
+from lopa_bench.config import ModelSettings
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
 from lopa_bench.models.loader import load_model, read_config
-from lopa_bench.models.tokenizers import load_tokenizer
+from lopa_bench.models.tokenizers import Codec, load_tokenizer
 from lopa_bench.models.transformer import Transformer
 from tasks.base import Prompt
 
@@ -29,31 +29,18 @@ class ServedModel:
     """`sha256` covers the weight files, the adapter's included."""
 
     network: Transformer
-    tokenizer: Any
+    codec: Codec
     vocabulary: Vocabulary
     folder: Path
     sha256: str
     device: str
     dtype: str
-    add_bos: bool
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Prompt ids: the chat template over messages, or plain text; with the start token where the model wants it."""
-        if prompt.messages is not None:
-            goes_on = prompt.messages[-1]["role"] == "assistant"  # the beginning of the answer is given
-            text = self.tokenizer.apply_chat_template(
-                list(prompt.messages), add_generation_prompt=not goes_on, continue_final_message=goes_on, tokenize=False
-            )
-        else:
-            text = prompt.text
-        ids = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        bos = self.network.config.bos_id
-        if self.add_bos and bos is not None and ids[:1] != [bos]:
-            ids.insert(0, bos)
-        return ids
+        return self.codec.encode(prompt)
 
     def decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return self.codec.decode(ids)
 
 
 def pick_device(name: str) -> torch.device:
@@ -86,7 +73,7 @@ def default_threads(network: Transformer, batch: int, torch_threads: int) -> int
     return 1 if parameters < SMALL and batch < PACKED else torch_threads
 
 
-def serve(model: ModelSettings, backend: BackendSettings, batch: int = 1) -> ServedModel:
+def serve(model: ModelSettings, backend: LocalSettings, batch: int = 1) -> ServedModel:
     """Loads a model as configured, for calls of up to `batch` samples. Raises CheckpointError."""
     assert model.path is not None
     device = pick_device(backend.device)
@@ -101,14 +88,9 @@ def serve(model: ModelSettings, backend: BackendSettings, batch: int = 1) -> Ser
     if backend.compile:
         network.compile(dynamic=True)
     vocabulary = Vocabulary(config.mask_id, config.end_ids, config.vocab_size)
-    tokenizer = load_tokenizer(folder)
+    start_id = config.bos_id if model.add_bos else None
+    codec = Codec(load_tokenizer(folder), start_id, model.chat_template_kwargs)
+    sha256 = weights_sha256(folder, lora)
     return ServedModel(
-        network,
-        tokenizer,
-        vocabulary,
-        folder,
-        weights_sha256(folder, lora),
-        str(device),
-        str(dtype).removeprefix("torch."),
-        model.add_bos,
-    )
+        network, codec, vocabulary, folder, sha256, str(device), str(dtype).removeprefix("torch.")
+    )  # fmt: skip

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from decoders import DecoderConfig, decode, make_decoder
+from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.local import Job, LocalBackend
 from lopa_bench.completion import complete
-from lopa_bench.config import BackendSettings, ModelSettings
+from lopa_bench.config import ModelSettings
 from lopa_bench.models.mini.batches import BLOCK, LONGEST_ANSWER
 from lopa_bench.models.served import ServedModel, serve
 from tasks.base import Task, TaskConfig
@@ -133,7 +134,7 @@ def main() -> None:
         if autoregressive:
             print(measure_twin(task, args.weights), flush=True)
             continue
-        served = serve(ModelSettings(path=str(args.weights)), BackendSettings(device="cpu", threads=args.threads))
+        served = serve(ModelSettings(path=str(args.weights)), LocalSettings(device="cpu", threads=args.threads))
         for attention in args.attentions:
             for label, config in decoders(attention, args.floor):
                 print(measure(task, served, label, config), flush=True)

@@ -1,0 +1,24 @@
+"""Decoders that fill no masks: their loop is not here, their settings are, so that they stand in the same tables.
+
+`ar` is autoregressive decoding, one token a forward from left to right (lopa_bench/backends/autoregressive.py, or a
+server). `served` is whatever algorithm a server of diffusion models was started with.
+"""
+
+from __future__ import annotations
+
+from decoders.config import DecoderConfig, DecoderError, settings, validate
+
+UNMASKED = ("ar", "served")
+READ = ("name", "gen_length", "k", "temperature")  # k is read as: none
+
+
+def resolve_unmasked(config: DecoderConfig) -> DecoderConfig:
+    """The settings of one of UNMASKED. Raises DecoderError for a wrong value, or one that has no meaning for it."""
+    validate(config)
+    defaults = settings(DecoderConfig())
+    for name, value in settings(config).items():
+        if name not in READ and value != defaults[name]:
+            raise DecoderError(
+                f"decoder.{name}={value} has no meaning for decoder={config.name}; its settings: {', '.join(READ[1:])}"
+            )
+    return DecoderConfig(name=config.name, gen_length=config.gen_length, temperature=config.temperature)

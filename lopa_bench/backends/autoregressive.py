@@ -1,0 +1,124 @@
+"""Autoregressive decoding of any causal checkpoint through `transformers`: one token a forward, with a KV cache.
+
+The baseline of every "times faster than the AR model" claim, with the same clock, step records and token counts as the
+decoders of masked positions. One text at a time, as the article's batch-1 protocol has it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoders.types import Generation, Readout, Step
+from lopa_bench.backends.config import LocalSettings
+from lopa_bench.backends.outcome import Outcome
+from lopa_bench.backends.readout import read_out
+from lopa_bench.config import ModelSettings
+from lopa_bench.models.errors import CheckpointError
+from lopa_bench.models.folders import locate
+from lopa_bench.models.served import SMALL, TORCH_THREADS, pick_device, pick_dtype
+from lopa_bench.models.tokenizers import Codec, load_tokenizer
+
+
+@dataclass
+class CausalModel:
+    """A loaded checkpoint; `end_ids` are all ids that end a text."""
+
+    network: Any
+    codec: Codec
+    end_ids: tuple[int, ...]
+    cache_name: str  # of the argument, which transformers renamed
+    device: torch.device
+    dtype: torch.dtype
+
+
+def load_causal(model: ModelSettings, backend: LocalSettings) -> CausalModel:
+    """A causal checkpoint as configured; no code of it is run. Raises CheckpointError."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    assert model.path is not None
+    device = pick_device(backend.device)
+    dtype = pick_dtype(model.dtype, device)
+    folder = locate(model.path, model.revision)
+    try:
+        network: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(f"{folder} is no causal checkpoint that transformers can load: {reason}") from None
+    if model.lora is not None:
+        raise CheckpointError(f"model.lora={model.lora} is not supported for model.layout=causal; merge it beforehand")
+    network = network.to(device).eval().requires_grad_(False)
+    small = sum(parameter.numel() for parameter in network.parameters()) < SMALL
+    torch.set_num_threads(backend.threads or (1 if small else TORCH_THREADS))
+    tokenizer = load_tokenizer(folder)
+    ends = _end_ids(network, tokenizer, folder)
+    start_id = network.config.bos_token_id if model.add_bos else None
+    codec = Codec(tokenizer, start_id, model.chat_template_kwargs)
+    cache_name = "cache" if "cache" in inspect.signature(network.forward).parameters else "past_key_values"
+    if backend.compile:
+        network.compile(dynamic=True)
+    return CausalModel(network, codec, ends, cache_name, device, dtype)
+
+
+def _end_ids(network: Any, tokenizer: Any, folder: Path) -> tuple[int, ...]:
+    found: list[int] = []
+    for ids in (network.config.eos_token_id, network.generation_config.eos_token_id, tokenizer.eos_token_id):
+        found += ids if isinstance(ids, list) else [] if ids is None else [ids]
+    if not found:
+        raise CheckpointError(f"{folder} names no end token in config.json, generation_config.json or its tokenizer")
+    return tuple(dict.fromkeys(found))
+
+
+@torch.inference_mode()
+def decode_text(model: CausalModel, prompt: Sequence[int], length: int, temperature: float, seed: int) -> Outcome:
+    """Up to `length` tokens behind the prompt; the end token ends the text and is its last id.
+
+    The first forward reads the prompt and predicts the first token; each further one reads the token before.
+    """
+    import transformers
+
+    began = time.perf_counter()
+    readout = Readout(temperature=temperature, seed=seed if temperature else 0)
+    cache = transformers.DynamicCache(config=model.network.config)
+    fed, past = list(prompt), 0
+    steps: list[Step] = []
+    seconds: list[float] = []
+    while len(steps) < length and not (steps and steps[-1].tokens[0] in model.end_ids):
+        step_began = time.perf_counter()
+        token, prob = _next(model, fed, cache, readout, len(steps))
+        if not math.isfinite(prob):
+            return Outcome(None, "non_finite", error="the model's logits are not finite")
+        steps.append(_step(past + len(fed), token, prob, length - len(steps) - 1, past, len(fed)))
+        past, fed = past + len(fed), [token]
+        seconds.append(time.perf_counter() - step_began)
+    ids = tuple(step.tokens[0] for step in steps)
+    reason = "eos" if ids[-1] in model.end_ids else "length"
+    generation = Generation(ids, reason, len(ids), tuple(steps))
+    total = time.perf_counter() - began
+    return Outcome(generation, reason, 0, seconds, seconds[0], total)
+
+
+def _next(model: CausalModel, fed: list[int], cache: Any, readout: Readout, number: int) -> tuple[int, float]:
+    tokens_1T = torch.tensor([fed], device=model.device)
+    output = model.network(input_ids=tokens_1T, **{model.cache_name: cache}, use_cache=True, logits_to_keep=1)
+    logits_1V: Tensor = output.logits[:, -1]
+    values = read_out(logits_1V, readout, None, number)
+    return int(values["token"][0]), float(values["prob"][0])
+
+
+def _step(position: int, token: int, prob: float, left: int, cached: int, processed: int) -> Step:
+    """One forward as a step record: a window of one position, which is filled. There is no branch but the anchor."""
+    return Step(
+        window_start=position, window_width=1, branches=1, winner=0, scores=(prob,), lookahead_positions=(),
+        lookahead_tokens=(), positions=(position,), tokens=(token,), probs=(prob,), masks_left=left, cached=cached,
+        tokens_processed=processed, kept=None,
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""Decoders of masked positions on a model in this process. Loading this module loads torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import torch
+
+from decoders import decode
+from decoders.types import Decode
+from lopa_bench.backends.config import LocalSettings
+from lopa_bench.backends.local import Job, LocalBackend
+from lopa_bench.engines.base import Engine, Sample
+from lopa_bench.models.served import serve
+from lopa_bench.plan import Plan
+from lopa_bench.units import Unit
+
+
+class MaskedEngine(Engine):
+    """A loaded model and the decodes of a plan. Raises CheckpointError."""
+
+    def __init__(self, plan: Plan) -> None:
+        config, backend = plan.config, plan.config.backend
+        assert isinstance(backend, LocalSettings)
+        assert plan.decoder is not None
+        torch.manual_seed(config.run.seed)
+        self.decoder = plan.decoder
+        self.served = serve(config.model, backend, config.run.batch)
+        self.backend = LocalBackend(self.served.network, config.model.max_length, backend.prefix_reuse)
+        self.device, self.dtype = self.served.device, self.served.dtype
+        self.codec = self.served.codec
+        self.end_ids = self.served.vocabulary.end_ids
+        super().__init__(plan, {index: self.served.encode(prompt) for index, prompt in plan.prompts.items()})
+
+    @property
+    def max_length(self) -> int:
+        return self.backend.max_length
+
+    def warm_up(self, unit: Unit) -> None:
+        self.backend.decode(self._start(unit))
+
+    def stream(self, units: Sequence[Unit]) -> Iterator[Sample]:
+        batch = self.plan.config.run.batch
+        reset_peak(self.backend.device)
+        jobs = (Job(self.prompt_ids[unit.index], partial(self._start, unit)) for unit in units)
+        for number, outcome in self.backend.stream(jobs, batch):
+            sample = self._sample(units[number], outcome)
+            sample.peak_memory_bytes = peak_memory(self.backend.device) if batch == 1 else None
+            yield sample
+            reset_peak(self.backend.device)
+
+    def _start(self, unit: Unit, cached: int = 0) -> Decode:
+        ids = self.prompt_ids[unit.index]
+        return decode(self.decoder, ids, self.served.vocabulary, cached, seed=self._seed(unit))
+
+
+def reset_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Peak device memory of one sample in bytes; None where the device does not report it."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None

@@ -1,0 +1,179 @@
+"""Decoding by a server: requests one by one, several at once, or arriving at random. Loads no torch."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from lopa_bench.backends.config import BackendError, ServerSettings
+from lopa_bench.backends.outcome import Outcome
+from lopa_bench.backends.server.facts import ask_server, check_server, notes
+from lopa_bench.backends.server.http import Client, Failure
+from lopa_bench.backends.server.launch import Launched
+from lopa_bench.backends.server.protocols import PROTOCOLS, Ask
+from lopa_bench.engines.base import Engine, Sample
+from lopa_bench.models.folders import is_embedded, locate
+from lopa_bench.models.tokenizers import Codec, load_tokenizer
+from lopa_bench.plan import Plan
+from lopa_bench.units import Unit
+
+LATE_S = 0.05
+
+
+class ServerEngine(Engine):
+    """A server and the requests of a plan. Raises BackendError for a server that is not there or not the right one."""
+
+    device = "server"
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        settings, model = plan.config.backend, plan.config.model
+        assert isinstance(settings, ServerSettings)
+        assert model.path is not None
+        self.settings = settings
+        self.codec = None if settings.api == "chat" else _codec(plan)
+        encode = self.codec.encode if self.codec else None
+        super().__init__(plan, {index: encode(prompt) for index, prompt in plan.prompts.items()} if encode else {})
+        self.launched: Launched | None = None
+        self._late: list[Unit] = []  # sent later than they arrived
+        self.client: Client | None = None
+        path = str(locate(model.path)) if is_embedded(model.path) else model.path
+        name = settings.model_name or path
+        self.protocol = PROTOCOLS[settings.name](settings, name, model.chat_template_kwargs)
+        try:
+            url = settings.url or self._launch(path, folder)
+            self.client = Client(url, settings, os.environ.get(settings.key_env))
+            self.server = ask_server(self.client, settings)
+            check_server(self.server, settings, name, plan.config.decoder.name)
+        except BaseException:
+            self.close()
+            raise
+        self.dtype = str(self.server.get("dtype") or "unknown")
+        for note in notes(self.server, settings):
+            print(f"note: {note}", file=sys.stderr)
+
+    def _launch(self, path: str, folder: Path) -> str:
+        model = self.plan.config.model
+        facts = {
+            "model": path, "dtype": model.dtype, "max_length": str(model.max_length),
+            "algorithm": str(self.settings.algorithm),
+        }  # fmt: skip
+        self.launched = Launched(self.settings, facts, folder)
+        self.launched.wait(self.settings.startup_s)
+        return self.launched.url
+
+    def close(self) -> None:
+        if self.client:
+            self.client.close()
+        if self.launched:
+            self.launched.close()
+
+    def facts(self) -> Mapping[str, Any]:
+        command = self.launched.command if self.launched else None
+        return {"server": self.server | {"launched": command, "url": self.settings.url}}
+
+    def warm_up(self, unit: Unit) -> None:
+        """Raises BackendError if the very first request is refused: so would all others be."""
+        sample = self._ask(unit, None)
+        if sample.outcome.status in ("refused", "unreachable"):
+            raise BackendError(f"the server's answer to a first request: {sample.outcome.error}")
+
+    def stream(self, units: Sequence[Unit]) -> Iterator[Sample]:
+        """Keeps up to `concurrency` requests under way. Raises BackendError when the server is gone."""
+        began = time.perf_counter()
+        due = _arrivals(self.settings.rate, self.plan.config.run.seed)
+        asked: SimpleQueue[tuple[Unit, float]] = SimpleQueue()
+        for unit in units:
+            asked.put((unit, began + next(due)))
+        answered: SimpleQueue[Sample | BaseException] = SimpleQueue()
+        for _ in range(min(self.settings.concurrency, len(units))):
+            threading.Thread(target=self._work, args=(asked, answered, began), daemon=True).start()
+        for _ in units:
+            sample = answered.get()
+            if isinstance(sample, BaseException):
+                raise sample
+            yield sample
+            self._check_alive(sample)
+        self._say_if_late(len(units))
+
+    def _work(self, asked: SimpleQueue[Any], answered: SimpleQueue[Any], began: float) -> None:
+        """One of `concurrency` threads; they end with the process, whatever they wait for."""
+        try:
+            while (item := _next(asked)) is not None:
+                unit, due = item
+                time.sleep(max(0.0, due - time.perf_counter()))
+                if self.settings.rate is not None and time.perf_counter() - due > LATE_S:
+                    self._late.append(unit)
+                answered.put(self._ask(unit, began))
+        except BaseException as error:
+            answered.put(error)
+
+    def _say_if_late(self, requests: int) -> None:
+        if self._late:
+            print(
+                f"note: {len(self._late)} of {requests} requests were sent late, as too many others were under way: "
+                f"raise backend.concurrency={self.settings.concurrency}, or the latencies look better than they are",
+                file=sys.stderr,
+            )
+
+    def _check_alive(self, sample: Sample) -> None:
+        if sample.outcome.status != "unreachable":
+            return
+        assert self.client is not None
+        gone = not self.launched.is_alive if self.launched else not self.client.is_there()
+        if gone:
+            raise BackendError(f"the server at {self.client.url} is gone: {sample.outcome.error}")
+
+    def _ask(self, unit: Unit, began: float | None) -> Sample:
+        assert self.client is not None
+        decoder = self.plan.config.decoder
+        stops = tuple(self.plan.task.stop) if self.settings.stop else ()
+        ask = Ask(self._prompt(unit), decoder.gen_length, decoder.temperature, self._seed(unit), stops)
+        sent = None if began is None else time.perf_counter() - began
+        try:
+            if self.settings.flush_cache:
+                self.client.poke("/flush_cache")
+            answer = self.client.post(self.protocol.path, self.protocol.body(ask))
+            reply = replace(self.protocol.reply(answer), sent_s=sent, attempts=answer.attempts)
+        except Failure as failure:
+            return self._sample(unit, Outcome(None, failure.status, error=str(failure)))
+        return self._sample(unit, Outcome(None, reply.finish_reason, total_s=answer.total_s), reply)
+
+    def _prompt(self, unit: Unit) -> Any:
+        prompt = self.plan.prompts[unit.index]
+        if self.settings.api == "chat":
+            return prompt.messages or ({"role": "user", "content": prompt.text},)
+        if self.settings.prompt == "ids":
+            return self.prompt_ids[unit.index]
+        assert self.codec is not None
+        return self.codec.text(prompt)
+
+
+def _next(queue: SimpleQueue[Any]) -> Any:
+    try:
+        return queue.get_nowait()
+    except Empty:
+        return None
+
+
+def _codec(plan: Plan) -> Codec:
+    """The model's tokenizer, which makes the same prompts as for a model in this process. Raises CheckpointError."""
+    model = plan.config.model
+    assert model.path is not None
+    tokenizer = load_tokenizer(locate(model.path, model.revision, weights=False))
+    return Codec(tokenizer, tokenizer.bos_token_id if model.add_bos else None, model.chat_template_kwargs)
+
+
+def _arrivals(rate: float | None, seed: int) -> Iterator[float]:
+    """When requests are sent, in seconds: at once, or a Poisson process of this rate (the same for the same seed)."""
+    draw, seconds = random.Random(seed), 0.0
+    while True:
+        yield seconds
+        seconds += draw.expovariate(rate) if rate else 0.0
