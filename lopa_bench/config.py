@@ -15,6 +15,7 @@ from lopa_bench.backends.config import (
     check_backend,
     check_together,
 )
+from lopa_bench.paired import parse
 from lopa_bench.tracking import TrackerConfig
 from tasks.base import TaskConfig
 
@@ -84,7 +85,8 @@ class Config:
     """Everything that a run depends on.
 
     `resume`: continue an earlier run with the same settings, or print its numbers if it is finished.
-    `fail_fast`: a sweep starts no further job once one has failed.
+    `fail_fast`: a sweep starts no further job once one has failed. `against`: the run of a sweep with which all others
+    are paired at its end, as NAME:VALUE, such as decoder:ar.
     """
 
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
@@ -96,6 +98,7 @@ class Config:
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     resume: bool = True
     fail_fast: bool = False
+    against: str | None = None
 
 
 CHOICES = {
@@ -163,6 +166,11 @@ def validate(config: Config) -> None:
     if isinstance(config.backend, LocalSettings):
         _check_prefix_reuse(config.backend.prefix_reuse, decoder)
     check_settings(config.task)
+    if config.against is not None:
+        try:
+            parse(config.against)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
     check_model_path(config.model)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from lopa_bench.paired import baseline_first, paired_table
 from lopa_bench.schema import ERROR_REASONS, to_json
 from lopa_bench.words import count, number
 
@@ -29,12 +30,27 @@ def report(run: Mapping[str, Any], aggregates: Mapping[str, Any], path: Any, str
     print(json_line(run, aggregates, path), file=stream, flush=True)  # not rich: it would break the line
 
 
-def report_sweep(folder: Path, jobs: Sequence[JobReport], runs: Sequence[Run], stream: TextIO | None = None) -> None:
-    """The end of a multirun on stdout: its runs side by side, its jobs, then one JSON line."""
+def report_sweep(
+    folder: Path,
+    jobs: Sequence[JobReport],
+    runs: Sequence[Run],
+    against: str | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """The end of a multirun on stdout: its runs side by side, perhaps paired with the one that `against` names, its
+    jobs, then one JSON line.
+    """
     stream = stream or sys.stdout
     console = console_on(stream)
+    is_paired = False
+    if against:
+        runs, is_paired = baseline_first(runs, against)
     if runs:
         console.print(side_by_side(runs))
+    if is_paired and (paired := paired_table(runs)):
+        console.print(paired)
+    elif against:
+        console.print(f"no run with {against} has finished with others beside it: nothing is paired")
     console.print(job_table(jobs))
     failed = sum(job.status != "finished" for job in jobs)
     if failed:
@@ -136,16 +152,20 @@ def _table(runs: Sequence[Run]) -> Table:
     for name in headers:
         table.add_column(name, justify="right", no_wrap=True)
     first = runs[0][1]
+    several = len({run["model"] for run, _ in runs}) > 1
     for index, (run, numbers) in enumerate(runs):
-        table.add_row(*_cells(run, numbers))
+        table.add_row(*_cells(run, numbers, several))
         if index:
             table.add_row(*_ratio_cells(numbers, first), style="dim")
     return table
 
 
-def _cells(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
+def _cells(run: Mapping[str, Any], numbers: Mapping[str, Any], with_model: bool = False) -> list[str]:
+    """`with_model`: the runs of the table have several models, so each row says its own."""
+    second = f"on {run['base']}" if run.get("base") else run["model"] if with_model else ""
+    server = f"{run['backend']} server" if run["device"] == "server" else ""
     return [
-        f"{run['decoder']}\non {run['base']}" if run.get("base") else run["decoder"],
+        "\n".join(part for part in (run["decoder"], second, server) if part),
         str(run.get("k") or "-"),
         str(numbers["n"]),
         _with_interval(numbers, "accuracy", lambda value: f"{100 * value:.1f}", " %"),

@@ -22,10 +22,11 @@ BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 @dataclass
 class Sweep:
-    """`expected`: the overrides of each job where they are known before the jobs run."""
+    """`expected`: the overrides of each job where they are known before the jobs run. `against`: see Config."""
 
     folder: Path
     expected: list[list[str]] = field(default_factory=list)
+    against: str | None = None
 
     def jobs(self) -> list[JobReport]:
         """All jobs by number; a report that still says running is of a job whose watcher is gone."""
@@ -54,7 +55,7 @@ class SweepTable(Callback):
                 file=sys.stderr,
             )
             sys.exit(2)
-        SweepTable.opened = Sweep(folder, _expected(config))
+        SweepTable.opened = Sweep(folder, _expected(config), config.against)
 
 
 def _expected(config: DictConfig) -> list[list[str]]:
@@ -84,7 +85,7 @@ def conclude() -> int:
 
     write_table(sweep.folder / RECORD, to_table("jobs", [job.row() for job in jobs]))
     runs = finished_runs(jobs)
-    report_sweep(sweep.folder, jobs, with_unions(runs))
+    report_sweep(sweep.folder, jobs, with_unions(runs), sweep.against)
     _track(jobs, sweep.folder, runs)
     return int(any(job.status != "finished" for job in jobs))
 

@@ -11,7 +11,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from decoders import make_decoder
+from decoders import UNMASKED, make_decoder, resolve_settings
+from lopa_bench.backends.config import BackendError
 from lopa_bench.config import Config, register, validate
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -29,13 +30,47 @@ def choices(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
+CAUSAL = ("causal", "mini_ar", "qwen3_8b")
+MASKED = [name for name in choices("decoder") if name not in UNMASKED]
+FITTING = [(name, model) for name in MASKED for model in choices("model") if model not in CAUSAL]
+FITTING += [("ar", model) for model in CAUSAL] + [
+    ("served", model) for model in choices("model") if model not in CAUSAL
+]
+
+
+def _pair(decoder: str, model: str) -> Config:
+    extra = ["model.path=embedded:mini"] if model in ("dream", "llada", "causal") else []
+    backend = ["backend=sglang", "backend.launch=true"] if decoder == "served" else []
+    return composed(f"decoder={decoder}", f"model={model}", *extra, *backend)
+
+
 @pytest.mark.parametrize("name", choices("decoder"))
-def test_every_decoder_file_is_valid_with_every_model(name: str) -> None:
+def test_every_decoder_file_is_valid_with_every_model_that_it_can_run(name: str) -> None:
     for model in choices("model"):
-        extra = ["model.path=embedded:mini"] if model in ("dream", "llada") else []
-        config = composed(f"decoder={name}", f"model={model}", *extra)
-        validate(config)
-        assert make_decoder(config.decoder).config.name == name
+        config = _pair(name, model)
+        if (name, model) in FITTING:
+            validate(config)
+            assert resolve_settings(config.decoder).name == name
+        else:
+            with pytest.raises(BackendError, match="allowed"):
+                validate(config)
+
+
+def test_an_autoregressive_model_brings_its_decoder_unless_one_is_asked_for() -> None:
+    assert composed("model=qwen3_8b").decoder.name == "ar"
+    assert composed("backend=sglang", "model=qwen3_8b", "task=gsm8k").decoder.name == "ar"
+    assert composed("model=qwen3_8b", "decoder=served").decoder.name == "served"
+    assert composed("model=qwen3_8b").model.chat_template_kwargs == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize("name", choices("backend"))
+def test_every_backend_file_is_valid(name: str) -> None:
+    if name == "local":
+        validate(composed())
+        return
+    validate(composed(f"backend={name}", "model=mini_ar", "backend.url=http://127.0.0.1:30000"))
+    if name != "openai":
+        validate(composed(f"backend={name}", "model=mini_ar", "backend.launch=true"))
 
 
 @pytest.mark.parametrize("name", choices("task"))
@@ -65,6 +100,18 @@ WRONG = [
     (["model=dream"], "model.path is not set"),
     (["backend.prefix_reuse=exact", "decoder.attention=full"], "needs decoder.attention=block_causal"),
     (["decoder.gen_length=1024"], "leaves no room for a prompt"),
+    (["backend=sglan"], "backend=sglan is unknown; allowed: lmdeploy, local, openai, sglang, transformers_serve, vllm"),
+    (["backend=sglang", "model=mini_ar"], "backend.url and backend.launch are neither set; allowed: backend.url="),
+    (["backend=openai", "model=mini_ar", "backend.url=localhost:1"], "backend.url=localhost:1 is not allowed"),
+    (["backend=openai", "model=mini_ar", "backend.launch=true"], "backend.launch=true needs backend.command"),
+    (["backend=vllm", "model=mini_ar", "backend.launch=true", "backend.args=['{prt}']"], "{prt} is unknown; allowed:"),
+    (["backend=vllm", "model=mini_ar", "backend.url=http://a:1", "backend.api=generate"], "allowed: completions, chat"),
+    (["backend=vllm", "model=mini_ar", "backend.url=http://a:1", "backend.rate=0"], "allowed: numbers above 0"),
+    (["backend=sglang", "backend.url=http://a:1"], "decoder=lopa cannot run on backend=sglang"),
+    (["decoder=ar"], "decoder=ar needs an autoregressive model; allowed: model=mini_ar"),
+    (["model=mini_ar", "decoder=lopa"], "model=mini_ar is autoregressive: decoder=lopa cannot run it"),
+    (["decoder=served"], "decoder=served needs a server"),
+    (["model=mini_ar", "+decoder.tau_conf=0.5"], "decoder.tau_conf=0.5 has no meaning for decoder=ar"),
 ]
 
 

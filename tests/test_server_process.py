@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +125,20 @@ def test_a_real_server_gives_the_ids_of_local_decoding(tmp_path: Path) -> None:
         assert theirs["token_source"] == "usage"
         counts = ("prompt_tokens", "window_tokens", "eos_tokens", "content_tokens", "correct")
         assert [theirs[name] for name in counts] == [ours[name] for name in counts]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent has died")
+def test_a_launched_server_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
+    script = (
+        "from pathlib import Path; from tests.test_server_process import launched; from tests.served_runs import run_served;"
+        f"run_served(launched(Path({str(tmp_path)!r}), limit=500))"
+    )
+    harness = psutil.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not (servers := harness.children()) and harness.is_running():
+        time.sleep(0.05)
+    harness.kill()
+    harness.wait()
+    gone, alive = psutil.wait_procs(servers, timeout=10)
+    assert (len(gone), alive) == (1, [])

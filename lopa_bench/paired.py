@@ -1,0 +1,124 @@
+"""The runs of a sweep against one of them, problem by problem: is it faster, and is it worse?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lopa_bench.words import number
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from lopa_bench.console import Run
+
+COLUMNS = ("decoder", "k", "model", "backend")  # of a run row, by which a run can be named
+
+
+def parse(text: str) -> tuple[str, str]:
+    """From "column:value". Raises ValueError."""
+    name, sign, value = text.partition(":")
+    if name not in COLUMNS or not sign or not value:
+        raise ValueError(f"against={text} is not allowed; allowed: NAME:VALUE with NAME one of {', '.join(COLUMNS)}")
+    return name, value
+
+
+def baseline_first(runs: Sequence[Run], against: str) -> tuple[list[Run], bool]:
+    """The runs, the first one that `against` names in front, and whether there is one."""
+    name, value = parse(against)
+    chosen = next((run for run in runs if str(run[0].get(name)) == value), None)
+    if chosen is None:
+        return list(runs), False
+    return [chosen, *(run for run in runs if run is not chosen)], True
+
+
+def compare_all(runs: Sequence[Run]) -> list[tuple[Run, Mapping[str, Any]]]:
+    """Each further run with its comparison to the first, p values adjusted for their number (Benjamini-Hochberg, as in
+    the report). Runs on other problems are left out.
+    """
+    from lopa_bench.metrics import compare
+    from lopa_bench.reading import read_samples
+
+    first, numbers = runs[0]
+    source = (first["task"], first["source_sha256"])
+    samples = read_samples(Path(first["folder"]))
+    found = [
+        (run, compare(samples, read_samples(Path(run[0]["folder"])), numbers["preset"], first["seed"]))
+        for run in runs[1:]
+        if (run[0]["task"], run[0]["source_sha256"]) == source
+    ]
+    return _adjusted([(run, numbers) for run, numbers in found if numbers["pairs"]])
+
+
+def _adjusted(found: list[tuple[Run, dict[str, Any]]]) -> list[tuple[Run, Mapping[str, Any]]]:
+    from scipy.stats import false_discovery_control
+
+    tested = [numbers for _, numbers in found if numbers["mcnemar_p"] is not None]
+    adjusted = false_discovery_control([numbers["mcnemar_p"] for numbers in tested]) if tested else []
+    for numbers, p in zip(tested, adjusted, strict=True):
+        numbers["adjusted_p"] = float(p)
+    return list(found)
+
+
+def paired_table(runs: Sequence[Run]) -> Group | None:
+    """What `compare_all` found, for the terminal; None if there is nothing to compare."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    found = compare_all(runs)
+    if not found:
+        return None
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
+    for name in ("decoder", "model"):
+        table.add_column(name, no_wrap=True)
+    for name in ("pairs", "accuracy", "p", "adjusted p", "TPF", "TPS", "latency"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for (run, own), numbers in found:
+        table.add_row(*_cells(run, own, runs[0][1], numbers))
+    heading = f"paired with {_name(runs[0][0])} ({runs[0][0]['model']}): same problems, difference or ratio to it"
+    note = (
+        "p: McNemar's exact test of equal accuracy; adjusted for the number of rows (Benjamini-Hochberg). "
+        "Ranges are 95 % intervals of paired bootstraps."
+    )
+    return Group(*(Padding(part, (1, 0, 0, 0)) for part in (Text(heading, style="bold"), table, Text(note))))
+
+
+def _cells(
+    run: Mapping[str, Any], own: Mapping[str, Any], first: Mapping[str, Any], numbers: Mapping[str, Any]
+) -> list[str]:
+    accuracy = numbers["accuracy_difference"]
+    latencies = own.get("latency_s"), first.get("latency_s")
+    return [
+        _name(run),
+        run["model"],
+        str(numbers["pairs"]),
+        "-" if accuracy is None else f"{100 * accuracy:+.1f} pt",
+        _p(numbers["mcnemar_p"]),
+        _p(numbers.get("adjusted_p")),
+        _times(numbers, "tpf"),
+        _times(numbers, "tps"),
+        "-" if None in latencies else f"×{number(latencies[0] / latencies[1])}",  # type: ignore[operator]
+    ]
+
+
+def _name(run: Mapping[str, Any]) -> str:
+    parts = [run["decoder"]]
+    if run.get("base"):
+        parts.append(f"k={run['k']} on {run['base']}")
+    if run["device"] == "server":
+        parts.append(f"by {run['backend']} server")
+    return " ".join(parts)
+
+
+def _times(numbers: Mapping[str, Any], name: str) -> str:
+    value, interval = numbers[f"{name}_ratio"], numbers[f"{name}_ratio_ci95"]
+    if value is None:
+        return "-"
+    return f"×{number(value)}" + (f"\n{number(interval[0])}–{number(interval[1])}" if interval else "")
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,113 @@
+"""The end of a sweep with `against`: every run beside one of them, problem by problem."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from lopa_bench import console
+from lopa_bench.config import Config, ConfigError, validate
+from lopa_bench.console import report_sweep
+from lopa_bench.entry import prepare
+from lopa_bench.jobs import JobReport
+from lopa_bench.metrics import aggregate
+from lopa_bench.paired import baseline_first, compare_all, paired_table
+from lopa_bench.reading import read_samples
+from lopa_bench.records import RunStore
+from tests.test_records import run_row, sample
+
+CONF = Path(__file__).parents[1] / "conf"
+N = 20
+
+
+def made(root: Path, name: str, wrong: int, tokens: int, seconds: float = 1.0, **changes: Any) -> console.Run:
+    """A run of N problems of which the first `wrong` are not solved, `tokens` each in 10 forwards."""
+    folder = root / name
+    with RunStore(folder) as store:
+        for i in range(N):
+            counts = {"forwards": 10, "content_tokens": tokens, "total_s": seconds + 0.001 * i}
+            store.add(sample(i, correct=i >= wrong, **counts) | {"run_id": name}, [])
+    facts = {"run_id": name, "status": "finished", "folder": str(folder)} | changes
+    return run_row(**{key: value for key, value in facts.items() if key != "folder"}) | {
+        "folder": str(folder)
+    }, aggregate(read_samples(folder))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[console.Run]:
+    return [
+        made(tmp_path, "fast", wrong=10, tokens=60, seconds=0.5, decoder="lopa", k="8"),
+        made(tmp_path, "twin", wrong=0, tokens=10, decoder="ar", base=None, k=None, model="mini_ar"),
+        made(tmp_path, "same", wrong=1, tokens=20, decoder="d2f", base=None, k="0"),
+    ]
+
+
+def test_the_baseline_comes_first_and_the_others_are_compared_with_it(runs: list[console.Run]) -> None:
+    ordered, found = baseline_first(runs, "decoder:ar")
+    assert found
+    assert [run["run_id"] for run, _ in ordered] == ["twin", "fast", "same"]
+    (_, fast), (_, same) = compare_all(ordered)
+    assert (fast["accuracy_difference"], fast["only_a_correct"], fast["only_b_correct"]) == (-0.5, 10, 0)
+    assert fast["mcnemar_p"] == pytest.approx(2 / 2**10)
+    assert fast["adjusted_p"] == pytest.approx(4 / 2**10), "two tests: the smaller p counts twice"
+    assert same["adjusted_p"] == same["mcnemar_p"] == 1.0
+    assert fast["tpf_ratio"] == pytest.approx(6.0)
+    assert fast["tps_ratio"] == pytest.approx(6 * 1.0095 / 0.5095)
+
+
+def test_the_table_says_who_was_paired_with_whom(runs: list[console.Run]) -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=110).print(paired_table(baseline_first(runs, "decoder:ar")[0]))
+    text = stream.getvalue()
+    assert "paired with ar (mini_ar)" in text
+    assert re.search(r"lopa k=8 on d2f +mini +20 +-50.0 pt +0.002 +0.004 +×6.00 +×11.9 +×0.50", text)
+    assert re.search(r"d2f +mini +20 +-5.0 pt +1.000 +1.000", text)
+
+
+def test_runs_on_other_problems_are_not_paired(tmp_path: Path, runs: list[console.Run]) -> None:
+    other = made(tmp_path, "other", wrong=0, tokens=1, task="mbpp", decoder="d2f", k="0")
+    assert len(compare_all([*baseline_first(runs, "decoder:ar")[0], other])) == 2
+
+
+def test_a_baseline_that_did_not_finish_is_told(runs: list[console.Run], tmp_path: Path) -> None:
+    jobs = [JobReport(0, "failed", ["decoder=ar"], str(tmp_path)), JobReport(1, "finished", [], str(tmp_path))]
+    stream = io.StringIO()
+    report_sweep(tmp_path, jobs, [runs[0], runs[2]], "decoder:ar", stream)
+    assert "no run with decoder:ar has finished" in stream.getvalue()
+    assert "paired with" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("against", ["ar", "decoder:", "speed:fast"])
+def test_a_wrong_baseline_is_refused(against: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"against={against} is not allowed; allowed: NAME:VALUE")):
+        validate(composed(f"against={against}"))
+
+
+def composed(*overrides: str) -> Config:
+    prepare()
+    with initialize_config_module("conf", version_base="1.3"):
+        config = OmegaConf.to_object(compose("config", list(overrides)))
+    assert isinstance(config, Config)
+    return config
+
+
+@pytest.mark.parametrize(
+    "row", sorted(path.relative_to(CONF / "row").with_suffix("").as_posix() for path in (CONF / "row").rglob("*.yaml"))
+)
+def test_every_row_of_the_comparisons_is_valid(row: str) -> None:
+    experiment = "compare/mini" if row.startswith("mini/") else "compare/qwen3_sglang"
+    config = composed(f"+experiment={experiment}", f"+row={row}")
+    validate(config)
+    assert config.against == "decoder:ar"
+    assert (
+        config.decoder.name in row or (config.decoder.name == "ar" and "qwen3" in row) or config.decoder.name == "d2f"
+    )
+    sweep = OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml")
+    assert row in str(sweep.hydra.sweeper.params["+row"]).split(",")
