@@ -80,6 +80,7 @@ def _add_line(table: Table, folder: Path) -> None:
     except FileNotFoundError:
         return
     decoder = f"{row['decoder']} on {row['base']}" if row["base"] else row["decoder"]
+    decoder += f" by {row['backend']}" if row["device"] == "server" else ""
     n = str(row["n"]) if row["n"] is not None else f"({_rows_written(folder)})"
     numbers = [percent(row["accuracy"]), number(row["tpf"]), number(row["tps"])]
     table.add_row(status(folder, row), row["task"], row["model"], decoder, row["k"] or "-", n, *numbers, folder.name)
@@ -170,9 +171,10 @@ def _sample(row: Mapping[str, Any]) -> RenderableType:
 
     verdict = {True: "right", False: "wrong", None: "not judged"}[row["correct"]]
     time = "" if row["total_s"] is None else f", {number(row['total_s'])} s"
+    calls = "" if row["forwards"] is None else f" in {row['forwards']} calls"  # few servers tell
     head = (
         f"{row['problem_id']} #{row['sample_index']}: {verdict} ({row['score_status']}), {row['finish_reason']}, "
-        f"{row['content_tokens'] or 0} tokens in {row['forwards'] or 0} calls{time}"
+        f"{row['content_tokens'] or 0} tokens{calls}{time}"
     )
     return Padding(Text(f"{head}\n{row['error'] or _judgement(row)}"), (0, 0, 1, 2))
 

@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded here, since a fork of threads must not load
 
 
 class Stopped(KeyboardInterrupt):
@@ -38,7 +39,7 @@ def _stop(number: int, _: object) -> NoReturn:
 def die_with_parent() -> None:
     """Linux: a job whose sweep is killed gets SIGTERM, so that it does not go on unseen."""
     parent = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it died before the call
             os.kill(os.getpid(), signal.SIGTERM)

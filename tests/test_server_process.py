@@ -130,7 +130,7 @@ def test_a_real_server_gives_the_ids_of_local_decoding(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent has died")
 def test_a_launched_server_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
     script = (
-        "from pathlib import Path; from tests.test_server_process import launched; from tests.served_runs import run_served;"
+        "from pathlib import Path; from tests.test_server_process import launched, run_served;"
         f"run_served(launched(Path({str(tmp_path)!r}), limit=500))"
     )
     harness = psutil.Popen(
