@@ -221,7 +221,7 @@ def _notes(runs: Sequence[Run]) -> list[str]:
             reasons = ", ".join(
                 f"{reason} {count}" for reason, count in numbers["finish_reasons"].items() if reason in ERROR_REASONS
             )
-            notes.append(f"{who}{numbers['errors']} of {numbers['n']} samples failed ({reasons})")
+            notes.append(f"{who}incomplete: {numbers['errors']} of {numbers['n']} samples failed ({reasons})")
         if numbers.get("unjudged"):
             notes.append(f"{who}{numbers['unjudged']} of {numbers['n']} completions could not be judged")
         if len(numbers.get("pass_at") or ()) > 1:

@@ -94,7 +94,8 @@ def _backend(backend: BackendSettings) -> dict[str, Any]:
     """The settings; of a server not how often and how patiently it is asked, which changes no answer."""
     if isinstance(backend, LocalSettings):
         return asdict(backend) | {"device": device_kind(backend.device)}
-    return {name: value for name, value in asdict(backend).items() if name not in PATIENCE} | {"device": "server"}
+    settings = {name: value for name, value in asdict(backend).items() if name not in PATIENCE} | {"device": "server"}
+    return settings | ({"url": None} if settings["launch"] else {})  # a launched server has a port of the moment
 
 
 def _prompts_sha256(prompts: Iterable[tuple[Problem, Prompt]]) -> str:

@@ -101,7 +101,7 @@ WRONG = [
     (["backend.prefix_reuse=exact", "decoder.attention=full"], "needs decoder.attention=block_causal"),
     (["decoder.gen_length=1024"], "leaves no room for a prompt"),
     (["backend=sglan"], "backend=sglan is unknown; allowed: lmdeploy, local, openai, sglang, transformers_serve, vllm"),
-    (["backend=sglang", "model=mini_ar"], "backend.url and backend.launch are neither set; allowed: backend.url="),
+    (["backend=openai", "model=mini_ar"], "backend.url is not set; allowed: http://HOST:PORT of a running server, or"),
     (["backend=openai", "model=mini_ar", "backend.url=localhost:1"], "backend.url=localhost:1 is not allowed"),
     (["backend=openai", "model=mini_ar", "backend.launch=true"], "backend.launch=true needs backend.command"),
     (["backend=vllm", "model=mini_ar", "backend.launch=true", "backend.args=['{prt}']"], "{prt} is unknown; allowed:"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,20 @@ def test_concurrency_is_what_it_says_and_speeds_are_those_of_the_wall_clock(tmp_
     assert numbers["requests_s"] == pytest.approx(9 / numbers["wall_s"])
     assert numbers["latency_percentiles_s"]["p50"] <= numbers["latency_percentiles_s"]["p99"]
     assert [row["problem_index"] for row in samples_of(result)] == list(range(9))
+
+
+def test_scoring_takes_no_time_of_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests go on while answers are scored, and none is sent meanwhile if there is one at a time."""
+    from tasks.gsm8k import Gsm8k
+
+    judge = Gsm8k.score
+    monkeypatch.setattr(Gsm8k, "score", lambda *arguments: time.sleep(0.3) or judge(*arguments))
+    with serving(slow) as fake:
+        loaded = run_served(config_for(tmp_path, fake.url, limit=6, concurrency=3)).row["aggregates"]
+        alone = samples_of(run_served(config_for(tmp_path, fake.url, limit=3)))
+    assert 0.4 <= loaded["wall_s"] < 0.7, "two rounds of requests, not six verdicts"
+    sent = [row["sent_s"] for row in alone]
+    assert all(later - earlier > 0.5 for earlier, later in pairwise(sent)), "a request and a verdict apart"
 
 
 def test_one_at_a_time_is_the_default(tmp_path: Path) -> None:

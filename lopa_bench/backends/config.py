@@ -41,8 +41,8 @@ class LocalSettings(BackendSettings):
 
 @dataclass
 class ServerSettings(BackendSettings):
-    """A server, found at `url` or started with `command` + `args`, and `env` added to the environment, if
-    `launch` (docs/baselines.md).
+    """A server, found at `url`; or, if `launch`, started with `command` + `args`, and `env` added to the environment
+    (docs/baselines.md).
 
     Which requests: `api` generate (SGLang's own), completions or chat; `prompt` as token ids or text (a chat request
     has messages); `model_name` as the server calls the model, null: model.path; `body`: further fields of a request;
@@ -114,11 +114,9 @@ def check_backend(settings: BackendSettings) -> None:
 
 
 def _check_server(settings: ServerSettings) -> None:
-    if settings.launch == (settings.url is not None):
-        both = "both set" if settings.launch else "neither set"
+    if settings.url is None and not settings.launch:
         raise BackendError(
-            f"backend.url and backend.launch are {both}; allowed: backend.url=http://HOST:PORT of a running server, or "
-            "backend.launch=true to start one"
+            "backend.url is not set; allowed: http://HOST:PORT of a running server, or backend.launch=true to start one"
         )
     if settings.url is not None and not re.fullmatch(r"https?://[^/\s]+(/[^\s?#]*)?", settings.url):
         raise BackendError(f"backend.url={settings.url} is not allowed; allowed: http://HOST:PORT or https://HOST:PORT")

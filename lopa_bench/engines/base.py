@@ -66,7 +66,7 @@ class Engine(ABC):
 
     @abstractmethod
     def stream(self, units: Sequence[Unit]) -> Iterator[Sample]:
-        """The samples of units whose prompts fit, as they finish."""
+        """The samples of units whose prompts fit, as they finish; with `wall_s` if decoding goes on meanwhile."""
 
     def facts(self) -> Mapping[str, Any]:
         """What the records should say of the place beside this machine."""
@@ -89,7 +89,8 @@ class Engine(ABC):
             sample = next(stream, None)
             if sample is None:
                 return
-            sample.wall_s = time.perf_counter() - began
+            if sample.wall_s is None:
+                sample.wall_s = time.perf_counter() - began
             yield sample
 
     def close(self) -> None:  # noqa: B027  # most have nothing to end

@@ -48,7 +48,8 @@ class ServerEngine(Engine):
         name = settings.model_name or path
         self.protocol = PROTOCOLS[settings.name](settings, name, model.chat_template_kwargs)
         try:
-            url = settings.url or self._launch(path, folder)
+            url = self._launch(path, folder) if settings.launch else settings.url
+            assert url is not None
             self.client = Client(url, settings, os.environ.get(settings.key_env))
             self.server = ask_server(self.client, settings)
             check_server(self.server, settings, name, plan.config.decoder.name)
@@ -76,8 +77,8 @@ class ServerEngine(Engine):
             self.launched.close()
 
     def facts(self) -> Mapping[str, Any]:
-        command = self.launched.command if self.launched else None
-        return {"server": self.server | {"launched": command, "url": self.settings.url}}
+        place = {"launched": self.launched.command} if self.launched else {"url": self.settings.url}
+        return {"server": self.server | place}
 
     def warm_up(self, unit: Unit) -> None:
         """Raises BackendError if the very first request is refused: so would all others be."""
@@ -86,32 +87,47 @@ class ServerEngine(Engine):
             raise BackendError(f"the server's answer to a first request: {sample.outcome.error}")
 
     def stream(self, units: Sequence[Unit]) -> Iterator[Sample]:
-        """Keeps up to `concurrency` requests under way. Raises BackendError when the server is gone."""
+        """One request after the other, none while an answer is scored; or several under way at all times.
+
+        Raises BackendError when the server is gone.
+        """
         began = time.perf_counter()
-        due = _arrivals(self.settings.rate, self.plan.config.run.seed)
-        asked: SimpleQueue[tuple[Unit, float]] = SimpleQueue()
-        for unit in units:
-            asked.put((unit, began + next(due)))
-        answered: SimpleQueue[Sample | BaseException] = SimpleQueue()
-        for _ in range(min(self.settings.concurrency, len(units))):
-            threading.Thread(target=self._work, args=(asked, answered, began), daemon=True).start()
-        for _ in units:
-            sample = answered.get()
-            if isinstance(sample, BaseException):
-                raise sample
+        alone = self.settings.concurrency == 1 and self.settings.rate is None
+        for sample in (self._ask(unit, began) for unit in units) if alone else self._under_load(units, began):
             yield sample
             self._check_alive(sample)
         self._say_if_late(len(units))
 
+    def _under_load(self, units: Sequence[Unit], began: float) -> Iterator[Sample]:
+        """Up to `concurrency` requests under way, each sent when it is due. The threads end with the process, whatever
+        they wait for.
+        """
+        due = _arrivals(self.settings.rate, self.plan.config.run.seed)
+        asked: SimpleQueue[tuple[Unit, float]] = SimpleQueue()
+        for unit in units:
+            asked.put((unit, began + next(due)))
+        answered: SimpleQueue[tuple[float, Sample] | BaseException] = SimpleQueue()
+        for _ in range(min(self.settings.concurrency, len(units))):
+            threading.Thread(target=self._work, args=(asked, answered, began), daemon=True).start()
+        last = began
+        for _ in units:
+            item = answered.get()
+            if isinstance(item, BaseException):
+                raise item
+            finished, sample = item
+            sample.wall_s, last = max(0.0, finished - last), max(finished, last)
+            yield sample
+
     def _work(self, asked: SimpleQueue[Any], answered: SimpleQueue[Any], began: float) -> None:
-        """One of `concurrency` threads; they end with the process, whatever they wait for."""
+        """One of the threads that ask."""
         try:
             while (item := _next(asked)) is not None:
                 unit, due = item
                 time.sleep(max(0.0, due - time.perf_counter()))
                 if self.settings.rate is not None and time.perf_counter() - due > LATE_S:
                     self._late.append(unit)
-                answered.put(self._ask(unit, began))
+                sample = self._ask(unit, began)
+                answered.put((time.perf_counter(), sample))
         except BaseException as error:
             answered.put(error)
 
