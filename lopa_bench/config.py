@@ -141,7 +141,7 @@ def structured(backend: str) -> DictConfig:
 
 def validate(config: Config) -> None:
     """Everything that can be judged before anything is loaded. Raises ConfigError, DecoderError or TaskError."""
-    from decoders import resolve_settings
+    from decoders import UNMASKED, resolve_settings
     from lopa_bench.presets import PRESETS
     from lopa_bench.units import Shard
     from tasks.registry import check_settings
@@ -162,6 +162,9 @@ def validate(config: Config) -> None:
             f"decoder.gen_length={decoder.gen_length} leaves no room for a prompt in "
             f"model.max_length={config.model.max_length}; allowed: at most {config.model.max_length - 1}"
         )
+    if config.run.batch > 1 and decoder.name in UNMASKED:
+        more = "" if config.backend.name == "local" else "; backend.concurrency sends several requests at once"
+        raise ConfigError(f"run.batch={config.run.batch} is not allowed with decoder={decoder.name}; allowed: 1{more}")
     Shard.parse(config.run.shard)
     if isinstance(config.backend, LocalSettings):
         _check_prefix_reuse(config.backend.prefix_reuse, decoder)

@@ -111,6 +111,7 @@ WRONG = [
     (["decoder=ar"], "decoder=ar needs an autoregressive model; allowed: model=mini_ar"),
     (["model=mini_ar", "decoder=lopa"], "model=mini_ar is autoregressive: decoder=lopa cannot run it"),
     (["decoder=served"], "decoder=served needs a server"),
+    (["model=mini_ar", "run.batch=4"], "run.batch=4 is not allowed with decoder=ar; allowed: 1"),
     (["model=mini_ar", "+decoder.tau_conf=0.5"], "decoder.tau_conf=0.5 has no meaning for decoder=ar"),
 ]
 

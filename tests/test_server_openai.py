@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lopa_bench.backends.config import BackendError
 from lopa_bench.backends.outcome import Arrival, Reply
 from lopa_bench.models.folders import locate
 from lopa_bench.models.tokenizers import Codec, load_tokenizer
@@ -50,6 +51,15 @@ def test_a_chat_request_has_messages_and_the_variables_of_the_template(tmp_path:
     assert row["correct"] is True
     assert (row["token_source"], row["window_tokens"], row["prompt_tokens"]) == ("none", None, None)
     assert result.row["aggregates"]["tps"] is None, "no usage record and no tokenizer here: nothing is guessed"
+
+
+def test_a_plain_text_prompt_is_not_made_a_message_behind_one_s_back(tmp_path: Path) -> None:
+    with serving(right) as fake:
+        config = config_for(tmp_path, fake.url, name="openai", api="chat")
+        config.task.prompt_style = "plain"
+        with pytest.raises(BackendError, match=r"task.prompt_style=plain makes plain text.*allowed"):
+            run_served(config)
+    assert fake.requests == []
 
 
 def test_without_a_usage_record_the_stated_tokenizer_counts_the_text(tmp_path: Path, codec: Codec) -> None:

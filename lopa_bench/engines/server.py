@@ -38,6 +38,11 @@ class ServerEngine(Engine):
         assert isinstance(settings, ServerSettings)
         assert model.path is not None
         self.settings = settings
+        if settings.api == "chat" and any(prompt.messages is None for prompt in plan.prompts.values()):
+            raise BackendError(
+                "backend.api=chat sends messages, but "
+                f"task.prompt_style={plan.config.task.prompt_style} makes plain text here; allowed: backend.api=completions, or a prompt style with messages"
+            )
         self.codec = None if settings.api == "chat" else _codec(plan)
         encode = self.codec.encode if self.codec else None
         super().__init__(plan, {index: encode(prompt) for index, prompt in plan.prompts.items()} if encode else {})
@@ -165,7 +170,7 @@ class ServerEngine(Engine):
     def _prompt(self, unit: Unit) -> Any:
         prompt = self.plan.prompts[unit.index]
         if self.settings.api == "chat":
-            return prompt.messages or ({"role": "user", "content": prompt.text},)
+            return prompt.messages
         if self.settings.prompt == "ids":
             return self.prompt_ids[unit.index]
         assert self.codec is not None
