@@ -40,8 +40,8 @@ class ServerEngine(Engine):
         self.settings = settings
         if settings.api == "chat" and any(prompt.messages is None for prompt in plan.prompts.values()):
             raise BackendError(
-                "backend.api=chat sends messages, but "
-                f"task.prompt_style={plan.config.task.prompt_style} makes plain text here; allowed: backend.api=completions, or a prompt style with messages"
+                f"backend.api=chat sends messages, but task.prompt_style={plan.config.task.prompt_style} is plain text; "
+                "allowed: backend.api=completions, or a prompt style with messages"
             )
         self.codec = None if settings.api == "chat" else _codec(plan)
         encode = self.codec.encode if self.codec else None
