@@ -57,7 +57,7 @@ def test_a_plain_text_prompt_is_not_made_a_message_behind_one_s_back(tmp_path: P
     with serving(right) as fake:
         config = config_for(tmp_path, fake.url, name="openai", api="chat")
         config.task.prompt_style = "plain"
-        with pytest.raises(BackendError, match=r"task.prompt_style=plain is plain text; allowed"):
+        with pytest.raises(BackendError, match=r"task.prompt_style=plain is plain text: allowed"):
             run_served(config)
     assert fake.requests == []
 

@@ -40,7 +40,7 @@ class ServerEngine(Engine):
         self.settings = settings
         if settings.api == "chat" and any(prompt.messages is None for prompt in plan.prompts.values()):
             raise BackendError(
-                f"backend.api=chat sends messages, but task.prompt_style={plan.config.task.prompt_style} is plain text; "
+                f"backend.api=chat sends messages, task.prompt_style={plan.config.task.prompt_style} is plain text: "
                 "allowed: backend.api=completions, or a prompt style with messages"
             )
         self.codec = None if settings.api == "chat" else _codec(plan)
