@@ -50,6 +50,7 @@ def _job(suite: str, program: str, path: str) -> dict[str, Any]:
         "names": ["tri_area"],
         "optional_names": [],
         "setup": [],
+        "gold": GOOD,
         "tests": ["assert tri_area(4, 3) == 6", "assert tri_area(0, 9) == 0"],
         "helpers": "",
         "test": "def check(candidate):\n    assert candidate(4, 3) == 6\n    assert candidate(0, 9) == 0\n",

@@ -1,6 +1,6 @@
 """The prompt styles of the code tasks, with the stop strings that belong to each.
 
-Facts about the styles of others (docs/scoring_code.md has the sources): lm_eval 0.4.8, the scripts of LoPA, those of
+Facts about the styles of others (docs/scoring.md has the sources): lm_eval 0.4.8, the scripts of LoPA, those of
 DiffuCoder, and evalplus 0.3.1.
 """
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tasks.base import Problem, Prompt, Score, Task, TaskConfig, TaskError
@@ -44,7 +46,7 @@ LM_EVAL_STOP = ("Problem:",)
 
 
 class Math(Task):
-    """`problems` are the first `limit` rows of the source, in its order: whole MATH starts with all of algebra."""
+    """`problems` hold the subjects in proportion from the first one on, so that a limit is a fair sample of MATH."""
 
     split = MATH
     shots_styles = ("keyed", "lm_eval")
@@ -60,7 +62,11 @@ class Math(Task):
         if self.shots > len(MINERVA_SHOTS):
             raise TaskError(f"shots={self.shots}: {self.split.title} has {len(MINERVA_SHOTS)} fixed examples")
         rows, self.source = load_split(self.split, config.source, config.revision, embedded_default)
-        self.problems: Sequence[Problem] = _problems(rows, self.split)[: config.limit]
+        in_source = _problems(rows, self.split)
+        ordered = subjects_in_proportion(in_source)
+        self.problems: Sequence[Problem] = ordered[: config.limit]
+        if len(self.problems) < len(ordered) and ordered != in_source:
+            self.source = replace(self.source, name=f"{self.source.name}, subjects in proportion")
         self._graders = GraderPool()
         self._check_golds()
 
@@ -111,6 +117,20 @@ def _problems(rows: Sequence[Row], split: Split) -> list[Problem]:
     if len({problem.id for problem in problems}) < len(problems):
         raise TaskError(f"{split.title}: the values of unique_id are not unique")
     return problems
+
+
+def subjects_in_proportion(problems: Sequence[Problem]) -> list[Problem]:
+    """Spreads each subject (MATH's field `type`) evenly over the whole: any first N hold every subject by its share.
+
+    The source holds one subject after the other. Rows without the field keep their order.
+    """
+    subjects = [problem.row.get("type") for problem in problems]
+    sizes, seen = Counter(subjects), Counter[Any]()
+    places = []
+    for subject in subjects:
+        places.append((seen[subject] + 0.5) / sizes[subject])
+        seen[subject] += 1
+    return [problems[index] for index in sorted(range(len(problems)), key=places.__getitem__)]
 
 
 def _score(gold: str, answer: str | None, verdicts: dict[tuple[str, str], Comparison]) -> Score:

@@ -100,6 +100,7 @@ class Mbpp(CodeTask):
         job = {
             "suite": self.suite,
             "program": program,
+            "gold": problem.gold,
             "setup": [] if self.scorer == "lm_eval" else setup,  # lm_eval leaves it out, so 367 cannot pass there
             "names": [*names, *(name for name in others if name in prepared)],
             "optional_names": [name for name in others if name not in prepared],

@@ -65,6 +65,16 @@ def test_show_has_the_numbers_and_the_samples_to_look_at(tmp_path: Path, capsys:
     assert "p1 #0: wrong (ok), eos, 11 tokens in 40 calls, 9.00 s" in slowest_part
 
 
+def test_of_a_program_show_says_why_it_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = {"gold": "def f():\n    return 1\n", "extracted": "def f():\n    return x", "correct": False}
+    details = {"score_status": "error", "score_details": {"reason": "NameError: x"}}
+    write(tmp_path, "20260131-a-3f9a", [sample(1, **program, **details, answer_text="```py\n```")])
+    assert command(["show", "3f9a", "--out", str(tmp_path)]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    at = lines.index("  NameError: x")
+    assert lines[at + 1 : at + 3] == ["  def f():", "      return x"]
+
+
 def test_a_name_that_no_run_or_several_have_lists_what_there_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,14 @@ def test_what_a_reader_must_know_stands_below_the_table() -> None:
     assert "decode_tail=true" in text
 
 
+def test_pass_at_k_is_shown_where_problems_have_several_samples() -> None:
+    rows = [sample(number, sample_index=i, correct=i < 2) for number in range(3) for i in range(4)]
+    repeated = run_row(status="finished"), aggregate(to_table("samples", rows))
+    assert "pass@1 50.0 %, pass@2 83.3 %, pass@4 100.0 %" in shown(result_table(*repeated))
+    assert json.loads(json_line(*repeated, "x"))["pass_at"] == pytest.approx({"1": 0.5, "2": 5 / 6, "4": 1.0})
+    assert "pass@" not in shown(result_table(*finished()))
+
+
 def test_runs_on_different_problems_are_not_passed_off_as_a_comparison() -> None:
     text = shown(side_by_side([finished(), finished(task="math", source_sha256="1" * 64)]))
     assert "their ratios compare nothing" in text

@@ -11,8 +11,9 @@ import pytest
 
 from decoders.config import DecoderConfig
 from lopa_bench import checksums, identity
+from lopa_bench.backends.config import LocalSettings
 from lopa_bench.checksums import files_sha256, remembered_sha256
-from lopa_bench.config import BackendSettings, Config, ConfigError, ModelSettings
+from lopa_bench.config import Config, ConfigError, ModelSettings
 from lopa_bench.plan import make_plan
 from lopa_bench.units import Shard, Unit, sample_seed
 from tasks.base import TaskConfig
@@ -26,7 +27,7 @@ def config(tiny_model: Path) -> Config:
         decoder=DecoderConfig(name="lopa", k=2, gen_length=16, block_size=8, attention="full"),
         task=TaskConfig(source="embedded", limit=3),
         model=ModelSettings(name="tiny", path=str(tiny_model), max_length=512),
-        backend=BackendSettings(device="cpu"),
+        backend=LocalSettings(device="cpu"),
     )
 
 

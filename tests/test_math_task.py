@@ -1,12 +1,13 @@
 """The MATH tasks: sources, prompts and verdicts."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tasks.base import Prompt, TaskConfig, TaskError
-from tasks.math_task import Math, Math500
+from tasks.base import Problem, Prompt, TaskConfig, TaskError
+from tasks.math_task import Math, Math500, subjects_in_proportion
 
 SHARED = Path(__file__).parents[2] / "shared"
 GOLDEN = SHARED / "golden_prompts.json"
@@ -64,6 +65,34 @@ def test_a_gold_that_does_not_equal_itself_is_reported_at_the_start(tmp_path: Pa
     assert task.problems[0].id == "math-test-0"
 
 
+def test_any_first_problems_hold_the_subjects_by_their_share() -> None:
+    sizes = {"Algebra": 120, "Geometry": 40, "Precalculus": 20}  # one after the other, as on the Hub
+    subjects = [subject for subject, size in sizes.items() for _ in range(size)]
+    whole = [Problem(str(number), "?", "1", {"type": subject}) for number, subject in enumerate(subjects)]
+    ordered = subjects_in_proportion(whole)
+    assert sorted(ordered, key=whole.index) == whole
+    for limit in range(1, 181):
+        counts = Counter(problem.row["type"] for problem in ordered[:limit])
+        assert all(abs(counts[subject] - size * limit / 180) < 1.5 for subject, size in sizes.items())
+    for subject in sizes:  # inside a subject the order of the source stays
+        assert [p for p in ordered if p.row["type"] == subject] == [p for p in whole if p.row["type"] == subject]
+
+
+def test_a_limit_takes_the_first_problems_of_the_whole_and_says_how_they_were_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    rows = [{**ROWS[1], "type": subject} for subject in ("Algebra",) * 6 + ("Geometry",) * 2]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    whole, limited = _task(path), _task(path, limit=4)
+    assert limited.problems == whole.problems[:4]
+    assert [problem.id for problem in limited.problems] == [f"math-test-{number}" for number in (0, 1, 6, 2)]
+    assert limited.source.name == f"{whole.source.name}, subjects in proportion"
+
+
+def test_rows_without_a_subject_keep_their_order(math_file: Path) -> None:
+    task = _task(math_file, limit=1)
+    assert ([problem.id for problem in task.problems], "in proportion" in task.source.name) == (["math-test-0"], False)
+
+
 def test_the_chat_prompt_asks_for_a_box(math_file: Path) -> None:
     task = _task(math_file, shots=0)
     messages = task.prompt(task.problems[1]).messages
@@ -96,7 +125,7 @@ def test_lm_eval_prompts_are_equal_byte_for_byte(tmp_path: Path, key: str) -> No
         assert tuple(entry["gen_kwargs"]["until"]) == task.stop
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning")  # of golds that are not equal to themselves
 def test_math500_has_500_problems_whose_solutions_are_right() -> None:
     path = SHARED / "data" / "math500" / "test.jsonl"
     if not path.is_file():

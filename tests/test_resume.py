@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import signal
@@ -18,6 +19,7 @@ from lopa_bench.records import RunStore
 from tests.warm import FAULTS, ROOT, Done, Warm
 
 KILLS = 20
+SAMPLES = 128  # of the runs that are killed
 SLOW_ENOUGH = ("decoder.gen_length=64", "decoder.k=8")  # some 0.1 s a sample: time to stop between two samples
 
 
@@ -62,7 +64,32 @@ def test_after_ctrl_c_only_the_missing_samples_are_decoded(warm: Warm, settings:
     after = rows(run_folder(tmp_path))
     assert (again.code, missing(again)) == (0, 10 - len(before))
     assert len(after) == again.values["n"] == 10
+    assert "machine" not in again.err + again.out  # it is the same one
     assert {key: after[key] for key in before} == before  # not only the ids: the times of the first attempt
+
+
+def test_going_on_on_another_machine_is_said_at_once_and_stays_visible(
+    warm: Warm, settings: list[str], tmp_path: Path
+) -> None:
+    arguments = [*settings, f"run.out={tmp_path}"]
+    warm.run(*arguments)
+    folder = run_folder(tmp_path)
+    before = rows(folder)
+    (here,) = {row["machine"] for row in before.values()}
+    with RunStore(folder) as store:  # as if nine had been decoded elsewhere and the last one not at all
+        for (problem, sample_index), row in before.items():
+            lost = {"finish_reason": "error", "error": "lost", "token_ids": [], "correct": None}
+            steps = read_steps(folder).to_pylist()
+            own = [step for step in steps if (step["problem_id"], step["sample_index"]) == (problem, sample_index)]
+            store.add(row | {"machine": "node7 (H100, 8 threads)"} | (lost if row["problem_index"] == 9 else {}), own)
+
+    again = warm.run(*arguments)
+    assert missing(again) == 1
+    assert f"warning: this is {here}, earlier samples were decoded on node7 (H100, 8 threads)" in again.err
+    assert [row["machine"] for row in rows(folder).values()] == ["node7 (H100, 8 threads)"] * 9 + [here]
+    (aggregates,) = map(json.loads, read_run(folder)["aggregates"].to_pylist())
+    assert aggregates["machines"] == {"node7 (H100, 8 threads)": 9, here: 1}
+    assert "the times come from different machines (node7 (H100, 8 threads) 9" in " ".join(again.out.split())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -194,8 +221,12 @@ def test_slow_scoring_happens_in_chunks_outside_the_time_of_any_decode(
 
 
 def _kill_and_resume(start: Any, wait: Any, out: Path, longest: float) -> list[int]:
-    """Kills the run again and again, then lets it end; returns how many rows there were after each kill."""
-    chance, progress = random.Random(5), []
+    """Kills the run again and again, then lets it end; returns how many rows there were after each kill.
+
+    It lives longer after a kill that came before the first new row and shorter after one that came later, so that the
+    kills fall into the middle of the run on a machine of any speed.
+    """
+    chance, progress = random.Random(5), [0]
     for _ in range(KILLS):
         process = start()
         time.sleep(chance.uniform(0.0, longest))
@@ -203,14 +234,17 @@ def _kill_and_resume(start: Any, wait: Any, out: Path, longest: float) -> list[i
         wait(process)
         folders = [path for path in (out / "runs").glob("*") if path.is_dir()]
         progress.append(len(rows(folders[0])) if folders else 0)
+        if progress[-1] < SAMPLES:
+            longest *= 1.5 if progress[-1] == progress[-2] else 0.5
     wait(start())
+    assert len(set(progress)) > 3, progress  # else the kills tried nothing
     return progress
 
 
-def _check_survived(out: Path, reference: Path, n: int) -> None:
+def _check_survived(out: Path, reference: Path) -> None:
     folder = run_folder(out)  # one folder: never a second run
     table = read_samples(folder)
-    assert table.num_rows == len(rows(folder)) == n
+    assert table.num_rows == len(rows(folder)) == SAMPLES
     assert ids(folder) == ids(run_folder(reference))
     assert set(read_steps(folder)["problem_id"].to_pylist()) == set(table["problem_id"].to_pylist())
     assert read_run(folder)["status"].to_pylist() == ["finished"]
@@ -219,7 +253,7 @@ def _check_survived(out: Path, reference: Path, n: int) -> None:
 
 
 def test_a_run_killed_20_times_is_equal_to_one_that_was_not(warm: Warm, settings: list[str], tmp_path: Path) -> None:
-    arguments = [*settings, "task.limit=128", "decoder.gen_length=32"]
+    arguments = [*settings, f"task.limit={SAMPLES}", "decoder.gen_length=32"]
     began = time.monotonic()
     warm.run(*arguments, f"run.out={tmp_path}/whole")
     longest = (time.monotonic() - began) / 5
@@ -227,15 +261,15 @@ def test_a_run_killed_20_times_is_equal_to_one_that_was_not(warm: Warm, settings
         lambda: warm.start(*arguments, f"run.out={tmp_path}/killed"), lambda command: command.wait(),
         tmp_path / "killed", longest,
     )  # fmt: skip
-    print("rows after each kill:", progress)
+    print("rows at the start and after each kill:", progress)
     assert progress == sorted(progress)  # what was on disk stays there
-    _check_survived(tmp_path / "killed", tmp_path / "whole", 128)
+    _check_survived(tmp_path / "killed", tmp_path / "whole")
 
 
 @pytest.mark.slow
 def test_a_fresh_process_killed_20_times_is_equal_to_one_that_was_not(settings: list[str], tmp_path: Path) -> None:
     """The same with `python -m lopa_bench` itself, imports and all. Last run: see docs/sweeps.md."""
-    command = [sys.executable, "-m", "lopa_bench", *settings, "task.limit=128"]
+    command = [sys.executable, "-m", "lopa_bench", *settings, f"task.limit={SAMPLES}"]
 
     def start(out: str = "killed") -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -246,5 +280,5 @@ def test_a_fresh_process_killed_20_times_is_equal_to_one_that_was_not(settings: 
     assert start("whole").wait() == 0
     longest = (time.monotonic() - began) / 2
     progress = _kill_and_resume(start, lambda process: process.wait(), tmp_path / "killed", longest)
-    print("rows after each kill:", progress)
-    _check_survived(tmp_path / "killed", tmp_path / "whole", 128)
+    print("rows at the start and after each kill:", progress)
+    _check_survived(tmp_path / "killed", tmp_path / "whole")

@@ -21,6 +21,7 @@ def tri_area_job(program: str) -> dict[str, Any]:
         "suite": "asserts",
         "program": program,
         "setup": [],
+        "gold": "",
         "names": ["tri_area"],
         "optional_names": [],
         "tests": ["assert tri_area(4, 3) == 6", "assert tri_area(0, 9) == 0"],

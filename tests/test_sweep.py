@@ -34,10 +34,10 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     """The command itself: a sweep starts fresh interpreters, so this test does too."""
     return subprocess.Popen(
-        [sys.executable, "-m", "lopa_bench", *arguments], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(FAULTS)},
+        [sys.executable, "-m", "lopa_bench", *arguments], cwd=cwd, env=os.environ | {"PYTHONPATH": str(FAULTS)},
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         preexec_fn=heed_interrupts,
     )  # fmt: skip
@@ -70,6 +70,8 @@ def test_six_jobs_of_which_four_end_badly(settings: list[str], tmp_path: Path) -
     for job in jobs:
         if job["status"] == "finished":
             assert read_samples(job["path"]).num_rows == job["n"] == 4
+    first, last_one = (read_samples(job["path"])["token_ids"].to_pylist() for job in (jobs[0], jobs[5]))
+    assert first == last_one  # no seed is carried over
     logs = [(Path(job["folder"]) / "job.log").read_text() for job in jobs]
     assert "in _raise" in logs[1]  # the traceback
     assert "SystemExit: 0" in logs[2]
@@ -81,13 +83,16 @@ def test_six_jobs_of_which_four_end_badly(settings: list[str], tmp_path: Path) -
     assert "[1] failed after" in err
 
 
-def test_fail_fast_starts_no_further_job(settings: list[str], tmp_path: Path) -> None:
-    process = start(
-        "-m", *settings, *FAULTY, "task.shots_style=early-raise,fine", "fail_fast=true", f"run.out={tmp_path}"
-    )
+def test_fail_fast_starts_no_further_job_and_relative_paths_mean_the_launch_folder(
+    settings: list[str], tmp_path: Path
+) -> None:
+    faults = "task.shots_style=fine,early-raise,also-fine"
+    process = start("-m", *settings, *FAULTY, faults, "fail_fast=true", "run.out=here", cwd=tmp_path)
     process.communicate(timeout=600)
     assert process.returncode == 1
-    assert [job["status"] for job in record(tmp_path)] == ["failed", "skipped"]
+    jobs = record(tmp_path / "here")
+    assert [job["status"] for job in jobs] == ["finished", "failed", "skipped"]
+    assert read_samples(tmp_path / "here" / "runs" / jobs[0]["run_id"]).num_rows == 4
 
 
 def test_ctrl_c_ends_the_sweep_and_the_job_keeps_its_rows(settings: list[str], tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ def serve(requests: IO[str]) -> None:
     import transformers
 
     import lopa_bench.__main__
-    import lopa_bench.decoding
+    import lopa_bench.engines.autoregressive
+    import lopa_bench.engines.masked
     import lopa_bench.entry
     import lopa_bench.identity
     import lopa_bench.run

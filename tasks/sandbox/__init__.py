@@ -1,4 +1,4 @@
-"""Runs programs that nobody trusts and says whether they pass their tests; docs/scoring_code.md tells how."""
+"""Runs programs that nobody trusts and says whether they pass their tests; docs/scoring.md tells how."""
 
 from tasks.sandbox.runner import Limits, Verdict, run_job, run_jobs
 

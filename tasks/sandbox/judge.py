@@ -6,6 +6,7 @@ alone has the expected ones, so a pass cannot be forged: not by exiting, patchin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import signal
@@ -32,8 +33,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (JUDGE_MEMORY, JUDGE_MEMORY))
     job = json.load(sys.stdin)
     cpu = int(BUSY_FACTOR * job["limits"]["wall_s"]) + CPU_RESERVE_S
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))  # a comparison inside C code does not see the timer below
-    json.dump(judge(job), sys.stdout)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))  # a comparison inside C code does not see the timer below
+    with contextlib.redirect_stdout(sys.stderr):  # a test may print
+        verdict = judge(job)
+    json.dump(verdict, sys.stdout)
 
 
 def judge(job: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ knows that every test ran. Whatever else happens is an exception.
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 import json
+import sys
 from typing import Any
 
 from tasks.oracles import Oracle
@@ -26,17 +26,20 @@ class Failed(Exception):
 
 
 def run_asserts(link: Link, job: dict[str, Any], progress: dict[str, Any]) -> None:
-    """MBPP: the program, the setup, then each test. `names` are those of the tests that the program must define."""
+    """MBPP: the program, the setup, then each test. `names` are those of the tests that the program must define.
+
+    What the setup or the gold program (`gold`) imports of the standard library is the judge's own in the tests.
+    """
     link.load(job["program"])
     for setup in job["setup"]:
         link.load(setup, setup=True)
     scope: dict[str, Any] = {"__name__": "tests"}
-    for setup in job["setup"]:
-        exec(_imports_of(setup), scope)
+    for code in (job["gold"], *job["setup"]):
+        exec(_imports_of(code), scope)
     for name in job["names"]:
-        scope[name] = link.get(name)
+        _bind(link, name, scope)
     for name in job["optional_names"]:
-        _get_if_there(link, name, scope)
+        _bind_if_there(link, name, scope)
     progress["total"] = len(job["tests"])
     for test in job["tests"]:
         _hold(compile(test, "<test>", "exec"), scope, test)
@@ -148,16 +151,30 @@ def _line(error: Exception, test: str) -> str:
 
 
 def _imports_of(code: str) -> str:
-    """The import statements of a setup: the judge needs the modules, and nothing else that a setup may define."""
+    """The imports from the standard library, and nothing else that the code does."""
     tree = ast.parse(code)
-    tree.body = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    tree.body = [node for node in tree.body if _imported_modules(node) & sys.stdlib_module_names]
     return ast.unparse(tree)
 
 
-def _get_if_there(link: Link, name: str, scope: dict[str, Any]) -> None:
-    """Names that a test uses and its gold program only imports. Without them the test fails, as it does for Python."""
-    with contextlib.suppress(Missing):
-        scope.setdefault(name, link.get(name))
+def _imported_modules(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    return {(node.module or "").partition(".")[0]} if isinstance(node, ast.ImportFrom) else set()
+
+
+def _bind(link: Link, name: str, scope: dict[str, Any]) -> None:
+    """Makes a name of the solution known to the tests; of a name that the judge has itself it need only exist."""
+    value = link.get(name)
+    scope.setdefault(name, value)
+
+
+def _bind_if_there(link: Link, name: str, scope: dict[str, Any]) -> None:
+    """Names that neither the gold program nor the setup defines. A test that lacks one fails, as it does in Python."""
+    try:
+        _bind(link, name, scope)
+    except Missing:
+        scope.pop(name, None)
 
 
 class Opaque:
