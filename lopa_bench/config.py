@@ -126,8 +126,8 @@ def register() -> None:
 
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
-    store.store(group="backend", name="local_settings", node=LocalSettings)
-    store.store(group="backend", name="server_settings", node=ServerSettings)
+    store.store(group="backend/schema", name="local", node=LocalSettings)
+    store.store(group="backend/schema", name="server", node=ServerSettings)
 
 
 def structured(backend: str) -> DictConfig:

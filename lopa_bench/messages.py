@@ -26,8 +26,7 @@ def explain(error: BaseException) -> str | None:
         return f"error: {_omegaconf(cause)}"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, choice = (error.missing_cfg_file or "").rpartition("/")
-        allowed = [option for option in error.options if not option.endswith("_settings")]  # schemas, no choices
-        return f"error: {group}={choice} is unknown; allowed: {', '.join(allowed)}"
+        return f"error: {group}={choice} is unknown; allowed: {', '.join(error.options)}"
     if isinstance(error, HydraException):
         return "error: " + re.sub(r"\s*\n\s*", " ", str(error)).strip()
     return None
