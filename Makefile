@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Two processes: the tests are many and small.
 JOBS ?= 2
-
+# Where `make paper` keeps its runs and its report.
+OUT ?= outputs
 
 .PHONY: install bench paper test test-all lint types lock clean
 .DEFAULT_GOAL := install
@@ -23,10 +24,11 @@ bench: install
 
 # The sweeps behind every table and figure, on the embedded model, then the report.
 paper: install
-	for name in decoders k thresholds code; do $(BIN)/python -m lopa_bench +experiment=paper/$$name || exit 1; done
+	for name in decoders autoregressive k thresholds code; do \
+		$(BIN)/python -m lopa_bench +experiment=paper/$$name run.out=$(OUT) || exit 1; done
 	for name in branch_score confidence fallback attention block_size floor; do \
-		$(BIN)/python -m lopa_bench +experiment=ablation/$$name task.limit=50 || exit 1; done
-	$(BIN)/python -m analysis report outputs
+		$(BIN)/python -m lopa_bench +experiment=ablation/$$name task.limit=50 run.out=$(OUT) || exit 1; done
+	$(BIN)/python -m analysis report $(OUT)
 
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from analysis.runs import Run
@@ -44,12 +45,26 @@ def base_name(base: str) -> str:
 
 def decoding(run: Run) -> str:
     """The decoder in a few words: "D2F", "LoPA on D2F, k = 8"."""
+    if run.is_autoregressive:
+        return "autoregressive"
     if run.is_server:
-        return "autoregressive server"
+        algorithm = (run.config.get("backend") or {}).get("algorithm")
+        return f"{algorithm}, the server's" if algorithm else "the server's decoder"
     if run.row["decoder"] != "lopa":
         return base_name(run.base)
     k = run.row["k"] if run.k is None else run.k
     return f"LoPA on {base_name(run.base)}, k = {k}"
+
+
+def unusual(run: Run, among: Sequence[Run]) -> str:
+    """In brackets the settings that most runs of the same decoder have otherwise: what an ablation changed."""
+    alike = [other for other in among if (other.row["decoder"], other.base) == (run.row["decoder"], run.base)]
+    found = []
+    for name, value in run.settings.items():
+        usual = Counter(str(other.settings.get(name)) for other in alike).most_common(1)
+        if name not in ("k", "tau_conf") and usual and usual[0][0] != str(value):
+            found.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
+    return f" ({', '.join(found)})" if found else ""
 
 
 def source_of(run: Run) -> str:
@@ -62,15 +77,15 @@ def hardware(run: Run) -> str:
     return " ".join(filter(None, [run.device, str(run.row["dtype"]), f"({name})" if name else None]))
 
 
+def facts(run: Run, n: int) -> tuple[str, ...]:
+    """Model, decoding, problems, their number, and where it ran."""
+    return model_of(run), decoding(run), source_of(run), str(n), f"{run.row['backend']} on {hardware(run)}"
+
+
 def describe(run: Run, n: int, preset: str | None = None) -> str:
     """One line about where a number comes from."""
-    parts = [
-        run.id,
-        f"model {model_of(run)}",
-        f"{decoding(run)}",
-        f"{source_of(run)}, n = {n}",
-        f"{run.row['backend']} on {hardware(run)}",
-    ]
+    model, how, source, number_of_samples, where = facts(run, n)
+    parts = [run.id, f"model {model}", how, f"{source}, n = {number_of_samples}", where]
     return "; ".join(parts + ([f"counting {preset}"] if preset else []))
 
 

@@ -13,6 +13,7 @@ from lopa_bench.presets import PRESETS, PresetError, decoded_samples, numeric, p
 from lopa_bench.statistics import Interval, Ratio, bootstrap, wilson
 
 EFFECTIVE = PRESETS["effective"]
+SERVED = "ar_server"  # the preset of runs against a server, which has its own counts and no others
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Numbers:
         return self.values.get(f"{preset}.{quantity}" if preset else quantity, NOTHING)
 
 
+def preset_for(run: Run, preset: str) -> str:
+    """`preset`, or that of a server where a server decoded."""
+    return SERVED if run.is_server else preset
+
+
 def measure(run: Run) -> Numbers:
     """Every number that a table or figure shows of a run.
 
@@ -56,31 +62,35 @@ def measure(run: Run) -> Numbers:
     columns, groups = numeric(decoded), problems(decoded)
     fractions: dict[str, Ratio] = dict(_fixed(columns))
     values: dict[str, Value] = {}
+    presets = []
     for name, rule in PRESETS.items():
         try:
             decoded_samples(samples, rule)
         except PresetError:
             continue  # the rule needs rows that a server counted
+        presets.append(name)
         fractions |= {f"{name}.{quantity}": ratio for quantity, ratio in ratios(rule, columns).items()}
         speeds = _speeds(Ratio(rule.tokens(columns), rule.seconds(columns)))
         values |= {f"{name}.{quantity}": value for quantity, value in speeds.items()}
     intervals = bootstrap(fractions, groups, seed) if len(groups) else dict.fromkeys(fractions)
     values |= {name: Value(ratio.value, intervals[name]) for name, ratio in fractions.items()}
     verdicts = [verdict for verdict in decoded["correct"].to_pylist() if verdict is not None]
-    values |= _from_aggregate(run) if _is_special(columns, groups) else {"accuracy": _accuracy(verdicts)}
+    values |= _from_aggregates(run, presets) if _is_special(columns, groups) else {"accuracy": _accuracy(verdicts)}
     return Numbers(samples.num_rows, samples.num_rows - decoded.num_rows, len(verdicts), values)
 
 
 def _is_special(columns: Mapping[str, np.ndarray], groups: np.ndarray) -> bool:
     """Whether samples were decoded together, or problems sampled more than once."""
-    return bool((columns["batch"] > 1).any()) or len(set(groups)) < len(groups)
+    together = (columns["batch"] > 1) | (columns["concurrency"] > 1)
+    return bool(together.any()) or len(set(groups)) < len(groups)
 
 
-def _from_aggregate(run: Run) -> dict[str, Value]:
+def _from_aggregates(run: Run, presets: Sequence[str]) -> dict[str, Value]:
     """The rarer rules: a bootstrap of accuracy over problems, and TPS by the wall clock of the run."""
-    totals = aggregate(run.samples, "effective", int(run.row["seed"]), run.wall_s)
-    accuracy = {"accuracy": Value(totals["accuracy"], totals["accuracy_ci95"])}
-    return accuracy | ({"effective.tps": Value(totals["tps"])} if totals["tps_clock"] == "wall" else {})
+    totals = {name: aggregate(run.samples, name, int(run.row["seed"]), run.wall_s) for name in presets}
+    accuracy = Value(totals["effective"]["accuracy"], totals["effective"]["accuracy_ci95"])
+    speeds = {f"{name}.tps": Value(one["tps"]) for name, one in totals.items() if one["tps_clock"] == "wall"}
+    return {"accuracy": accuracy} | speeds
 
 
 def _accuracy(verdicts: Sequence[bool]) -> Value:
@@ -90,11 +100,11 @@ def _accuracy(verdicts: Sequence[bool]) -> Value:
 
 def _fixed(columns: Mapping[str, np.ndarray]) -> dict[str, Ratio]:
     """Ratios that mean the same under every preset."""
-    ones = np.ones_like(columns["total_s"])
+    ones = np.ones_like(columns["latency_s"])
     return {
         "tpf_row": Ratio(columns["content_tokens"], columns["rows"]),
         "processed_per_token": Ratio(columns["tokens_processed"], columns["content_tokens"]),
-        "latency_s": Ratio(columns["total_s"], ones),
+        "latency_s": Ratio(columns["latency_s"], ones),
         "step_s": Ratio(columns["total_s"], columns["forwards"]),
     }
 

@@ -29,7 +29,8 @@ MODELS = {
     "LLaDA2.0-flash": "llada2_flash",
     "LLaDA-2.0-flash-100BA6B": "llada2_flash",
 }
-PLATFORMS = {"LoPA-Dist-NV": "cuda", "LoPA-Dist-Ascend": "npu"}
+# What the publications call a system, and the kind of device that stands for it.
+PLATFORMS = {"LoPA-Dist-NV": "cuda", "LoPA-Dist-Ascend": "npu", "HuggingFace": "cuda", "HuggingFace CUDA": "cuda"}
 
 
 @lru_cache

@@ -22,7 +22,7 @@ from analysis.study import Study
 from analysis.tables.article import TABLES
 from analysis.tables.grid import Grid, aup_grid, comparison_grid, run_grid
 from analysis.tables.model import Table
-from analysis.tables.render import to_csv, to_html, to_latex, to_markdown
+from analysis.tables.render import caption_of, to_csv, to_html, to_latex, to_markdown
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def write_table(table: Table, folder: Path) -> list[Path]:
 def _table_section(study: Study, name: str, folder: Path) -> str:
     table = TABLES[name](study)
     write_table(table, folder / "tables")
-    return f'<section id="{name}"><h3>Table {name[-1]}. {escape(table.title)}</h3>{to_html(table)}</section>'
+    return f'<section id="{name}"><h3>{escape(caption_of(table))}</h3>{to_html(table)}</section>'
 
 
 def _figure_section(study: Study, plot: Plot, folder: Path) -> str:
@@ -128,7 +128,7 @@ def _facts(study: Study) -> Iterator[str]:
     """What a reader must know before the first number."""
     runs = study.runs
     left_out = len(study.all_runs) - sum(len(run.folders) for run in runs)
-    yield f"{len(runs)} finished runs" + (f"; {left_out} unfinished ones are left out." if left_out else ".")
+    yield f"Finished runs: {len(runs)}" + (f"; not finished and left out: {left_out}." if left_out else ".")
     if runs:
         yield f"Models: {shared([model_of(run) for run in runs])}. Problems: {shared([task_of(run) for run in runs])}."
     if any(run.toy for run in runs):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # The texts of a sample are long and are read only for a replay; numbers are made of all the other columns.
 TEXTS = ("prompt", "completion", "answer_text", "token_ids", "stop", "score_details", "error", "extracted")
 SAMPLE_COLUMNS = tuple(name for name in COLUMNS["samples"] if name not in TEXTS)
-SERVERS = ("sglang", "openai", "server", "vllm", "lmdeploy")
 
 
 class RunError(ValueError):
@@ -59,7 +58,13 @@ class Run:
 
     @property
     def is_server(self) -> bool:
-        return str(self.row["backend"]) in SERVERS
+        """Whether something outside decoded: its rows hold what it told, often without calls and never with steps."""
+        return self.row["backend"] != "local"
+
+    @property
+    def is_autoregressive(self) -> bool:
+        """One token a call, left to right: it has no lookahead, no threshold and often no steps."""
+        return self.row["decoder"] == "ar"
 
     @property
     def k(self) -> int | None:

@@ -109,7 +109,9 @@ def best(runs: Sequence[Run]) -> Run | None:
 def _rest(run: Run, varied: Sequence[str]) -> Key:
     """Everything about a run but the named settings."""
     kept = tuple(sorted((name, str(value)) for name, value in run.settings.items() if name not in varied))
-    where = tuple(str(run.row[name]) for name in ("model", "model_sha256", "task", *PROBLEMS, "device", "dtype"))
+    where = tuple(
+        str(run.row[name]) for name in ("model", "model_sha256", "task", *PROBLEMS, "backend", "device", "dtype")
+    )
     return (*where, kept)
 
 

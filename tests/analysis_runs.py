@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from decoders import make_decoder
-from decoders.config import DecoderConfig
+from decoders.config import DecoderConfig, ScoreConfig
 from lopa_bench.metrics import aggregate
 from lopa_bench.records import RunStore, read_samples
 from lopa_bench.schema import COLUMNS, schema
@@ -23,20 +23,22 @@ HOST = {"processor": "Test CPU", "cpus": 2, "gpu": None}
 def write_run(
     root: Path,
     run_id: str,
-    decoder: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
     samples: list[tuple[dict[str, Any], list[dict[str, Any]]]] | None = None,
     **row: Any,
 ) -> Path:
-    """One run of given rows. `decoder` are settings of DecoderConfig, resolved as a run resolves them."""
-    settings = make_decoder(DecoderConfig(**({"gen_length": 128, "block_size": 16} | (decoder or {})))).config
+    """One run of given rows. `settings` are those of DecoderConfig, resolved as a run resolves them; `row` are columns
+    of run.parquet that are not what follows from them.
+    """
+    decoder = make_decoder(DecoderConfig(**({"gen_length": 128, "block_size": 16} | (settings or {})))).config
     folder = root / "runs" / run_id
     with RunStore(folder) as store:
         for one, steps in samples or []:
             store.add(one | {"run_id": run_id}, steps)
     totals = aggregate(read_samples(folder))
     facts = {
-        "run_id": run_id, "status": "finished", "decoder": settings.name, "base": settings.base,
-        "k": str(settings.k), "attention": settings.attention, "config": {"decoder": asdict(settings)},
+        "run_id": run_id, "status": "finished", "decoder": decoder.name, "base": decoder.base,
+        "k": str(decoder.k), "attention": decoder.attention, "config": {"decoder": asdict(decoder)},
         "host": HOST, "aggregates": totals, "n": totals["n"], "model_path": "embedded:mini",
         "limit": len(samples or []),
     }  # fmt: skip
@@ -57,6 +59,20 @@ def sweep(root: Path, task: str = "gsm8k", n: int = 12, ks: tuple[int, ...] = (0
             write_run(root, name, settings, simulate(n, k, tau, seed=k), task=task, **row)
     for name, gain in (("greedy", 0.0), ("fast_dllm", 1.4), ("d2f", 2.0)):
         write_run(root, f"{task}-{name}", {"name": name}, simulate(n, 0, 0.9, seed=50, gain=gain), task=task, **row)
+
+
+def report_runs(root: Path) -> Path:
+    """What tables and figures need: sweeps over k and thresholds, two values of every ablation, one stopped run."""
+    sweep(root, n=10)
+    sweep(root, n=6, task="mbpp", ks=(0, 3, 7))
+    ablations: list[dict[str, Any]] = [
+        {"score": ScoreConfig(kind="next_fill")}, {"confidence": "prob"}, {"forced": "global"},
+        {"attention": "block_causal"}, {"block_size": 32}, {"floor": 0.4},
+    ]  # fmt: skip
+    for index, changes in enumerate(ablations):
+        write_run(root, f"ablation-{index}", {"name": "lopa", "k": 3} | changes, simulate(10, 3, 0.9, seed=20 + index))
+    write_run(root, "stopped", {"name": "d2f"}, simulate(2, 0, 0.9, seed=9), status="interrupted")
+    return root
 
 
 def simulate(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -10,18 +12,22 @@ from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_module
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from analysis import published
 from analysis.figures.ablations import ABLATIONS
 from analysis.figures.registry import FIGURES
-from decoders import make_decoder
-from decoders.config import settings
+from analysis.study import Study
+from decoders import resolve_settings
+from decoders.config import ScoreConfig, settings
 from lopa_bench.config import Config, validate
 from lopa_bench.entry import prepare
+from tests.analysis_runs import simulate, write_run
 
 FOLDER = Path(__file__).parents[1] / "conf" / "experiment"
 FILES = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
+ONE_SETTING = {f"ablation_{spec.name}" for spec in ABLATIONS}
 RELEASED = {"complete": "verify", "decode_tail": True, "mask_logit": "keep"}
 
 
@@ -39,7 +45,7 @@ def composed(name: str) -> tuple[Config, dict[str, Any]]:
     config = OmegaConf.to_object(whole)
     assert isinstance(config, Config)
     validate(config)
-    return config, settings(make_decoder(config.decoder).config)
+    return config, settings(resolve_settings(config.decoder))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -79,10 +85,44 @@ def test_there_is_one_experiment_for_each_row_of_table_4() -> None:
         assert decoder == composed(f"table6/{row['setting'].lower()}")[1]
 
 
-def test_every_ablation_names_a_figure_that_reads_it() -> None:
-    for path in sorted((FOLDER / "ablation").glob("*.yaml")):
-        read_by = path.read_text(encoding="utf-8").partition("Read by ")[2].partition(".")[0]
-        names = {name.strip(" \n#").split(";")[0] for name in read_by.split(",")}
-        assert names, path
-        assert names <= set(FIGURES), path
-    assert {spec.name for spec in ABLATIONS} <= {path.stem for path in (FOLDER / "ablation").glob("*.yaml")}
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("ablation/")])
+def test_an_ablation_is_valid_in_all_its_jobs_and_read_by_the_figures_that_it_names(name: str, tmp_path: Path) -> None:
+    """Runs with the settings of every job, then each figure: every value of the sweep must be on its axis."""
+    jobs = _jobs(name)
+    for index, overrides in enumerate(jobs):
+        config = OmegaConf.to_object(compose("config", overrides=[f"+experiment={name}", *overrides]))
+        assert isinstance(config, Config)
+        validate(config)
+        wanted = vars(config.decoder)
+        write_run(tmp_path, f"run-{index:02}", wanted, simulate(6, wanted["k"], wanted["tau_conf"] or 0.9, seed=index))
+    study = Study.of(tmp_path)
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").replace("\n#", "")
+    read_by = re.search(r"Read by ([a-z0-9_, ]+)", text)
+    assert read_by
+    for figure_name in read_by[1].split(", "):
+        figure = FIGURES[figure_name].draw(study)
+        assert figure is not None, figure_name
+        if figure_name in ONE_SETTING:
+            assert len(figure.axes[0].get_xticks()) == len(jobs)
+    assert len(jobs) == max(map(len, study.series(*_varied(jobs))))  # one series holds them all
+
+
+def test_every_ablation_figure_has_a_sweep() -> None:
+    assert ONE_SETTING | {"ablation_tau_conf"} <= set(FIGURES)
+    assert {name.removeprefix("ablation_") for name in ONE_SETTING} <= {path.stem for path in FOLDER.glob("ablation/*")}
+
+
+def _jobs(name: str) -> list[tuple[str, ...]]:
+    """The overrides of each job of a sweep."""
+    whole = compose("config", overrides=[f"+experiment={name}"], return_hydra_config=True)
+    sweep = [f"{key}={value}" for key, value in whole.hydra.sweeper.params.items()]
+    parsed = OverridesParser.create().parse_overrides(sweep)
+    choices = [[f"{one.get_key_element()}={value}" for value in one.sweep_string_iterator()] for one in parsed]
+    return list(itertools.product(*choices))
+
+
+def _varied(jobs: list[tuple[str, ...]]) -> list[str]:
+    """The settings that a sweep varies, and those that follow from them."""
+    names = [override.partition("=")[0].removeprefix("decoder.") for override in jobs[0]]
+    follow = {"tau_conf": ["tau_act"], "attention": ["cache"], "score": [f"score.{n}" for n in vars(ScoreConfig())]}
+    return [one for name in names for one in ([name] if name != "score" else []) + follow.get(name, [])]

@@ -13,7 +13,9 @@ from scipy.stats import spearmanr
 from analysis.__main__ import main
 from analysis.aup import aup_d3llm, aup_mbd
 from analysis.comparisons import Comparison, adjust, against_baselines, compare
+from analysis.figures.choice import k_panels
 from analysis.figures.tradeoffs import pareto
+from analysis.labels import unusual
 from analysis.runs import find_run
 from analysis.stepwise import digest
 from analysis.study import Study
@@ -119,3 +121,18 @@ def test_score_against_fill_is_spearmans_correlation(tmp_path: Path) -> None:
     assert found.pooled.interval[0] < expected < found.pooled.interval[1]
     assert found.steps == len(steps)
     assert np.all(np.diff(found.score) > 0)
+
+
+def test_a_comparison_names_what_an_ablation_changed(tmp_path: Path) -> None:
+    for name, changes in (("a", {}), ("b", {}), ("c", {"forced": "global", "tau_act": 0.5})):
+        write_run(tmp_path, name, {"name": "lopa", "k": 3} | changes, simulate(2, 3, 0.9, seed=0))
+    runs = Study.of(tmp_path).runs
+    assert [unusual(run, runs) for run in runs] == ["", "", " (tau_act 0.5, forced global)"]
+
+
+def test_tasks_that_judge_the_same_texts_are_one_curve_unless_the_score_is_shown(tmp_path: Path) -> None:
+    for task, n in (("mbpp_plus", 4), ("mbpp", 4), ("gsm8k", 5)):
+        sweep(tmp_path, task=task, n=n, ks=(0, 3))
+    study = Study.of(tmp_path)
+    assert [runs[0].task for runs in k_panels(study)] == ["gsm8k", "mbpp"]
+    assert [runs[0].task for runs in k_panels(study, shows_score=True)] == ["gsm8k", "mbpp", "mbpp_plus"]

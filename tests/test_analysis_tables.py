@@ -1,17 +1,8 @@
-"""Tables 1 to 7: every number of a small record, computed by hand, under the rule of its table.
-
-Two samples, the second one wrong:
-    content 100 and 10, window 128 and 64, 25 and 10 rounds (= calls), 2.0 s and 1.0 s, of which 0.1 s prefill.
-Two problems make three bootstrap draws, (2, 0), (1, 1) and (0, 2), a quarter, a half and a quarter of all: the 95 %
-interval of a ratio goes from the one sample's own ratio to the other's.
-"""
+"""Tables 1 to 7: which run answers which row, what stands below, and how a table is written."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,80 +12,13 @@ from analysis.runs import find_run, find_runs
 from analysis.study import Study
 from analysis.tables.article import TABLES
 from analysis.tables.model import Table
-from analysis.tables.render import to_csv, to_html, to_latex, to_markdown
+from analysis.tables.render import to_html, to_latex, to_markdown
 from lopa_bench.metrics import aggregate
 from tests.analysis_runs import simulate, sweep, write_run
-from tests.test_records import sample, step
+from tests.test_analysis_golden import HUB, record
 
-HAND = [
-    sample(
-        0, content_tokens=100, eos_tokens=101, window_tokens=128, rounds=25, forwards=25, rows=75,
-        tokens_processed=3000, prefill_s=0.1, decode_s=1.9, total_s=2.0, correct=True,
-    ),
-    sample(
-        1, content_tokens=10, eos_tokens=11, window_tokens=64, rounds=10, forwards=10, rows=30,
-        tokens_processed=1000, prefill_s=0.1, decode_s=0.9, total_s=1.0, correct=False,
-    ),
-]  # fmt: skip
-ROWS: list[Any] = [(row, [step(0)]) for row in HAND]
-HUB = {"source_kind": "hub", "source_name": "the benchmark", "model_is_toy": False}
 FAST_12 = {"tau_add": 0.1, "tau_act": 0.7, "tau_conf": 0.7, "block_size": 32, "gen_length": 512, "decode_tail": True}
-TABLE_5 = {"tau_act": 0.95, "block_size": 32, "gen_length": 512, "decode_tail": True}
-
-
-@pytest.fixture(scope="module")
-def article(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """The hand-made record as runs of the article's models and settings."""
-    root = tmp_path_factory.mktemp("article")
-    d14 = {"name": "lopa", "k": 14, "tau_add": 0.1, "tau_conf": 0.9, **TABLE_5}
-    c6 = {"name": "lopa", "k": 6, "tau_add": 0.3, "tau_conf": 0.95, **TABLE_5}
-    write_run(root, "t1", d14, ROWS, model="d2f_dream", task="gsm8k", **HUB)
-    write_run(root, "t2", c6, ROWS, model="d2f_diffucoder", task="humaneval_plus", **HUB)
-    s12 = {"name": "lopa", "k": 7, **FAST_12}
-    write_run(root, "t3", s12, ROWS, model="d2f_dream_base", task="gsm8k", device="cuda:0", **HUB)
-    write_run(root, "t7", {"name": "d2f"}, ROWS, model="d2f_dream_base", task="gsm8k", device="cuda:0", **HUB)
-    return Study.of(root)
-
-
-SCORE = "50.0 [9.5, 90.5]"  # Wilson: (1/2 ± 1.96 sqrt(1/8 + 3.8416/16) ...) / (1 + 3.8416/2)
-EXPECTED = {  # table, labels -> measured cells
-    ("table1", "D2F-Dream", "+ LoPA", "GSM8K (4-shot)"): ["5.19 [4.92, 5.82]", SCORE],  # 192/(35 + 2); 128/26, 64/11
-    ("table2", "D2F-DiffuCoder", "+ LoPA", "HumanEval+ (0-shot)"): ["3.14 [1.00, 4.00]", SCORE],  # 110/35
-    ("table3", "D2F-Dream-Base", "LoPA-Dist-NV", "GSM8K"): [
-        "69.2 [67.4, 71.1]",  # mean of 128/1.9 and 64/0.9
-        "71.1",
-        "5.49 [5.12, 6.40]",  # 192/35
-        "1.50 [1.00, 2.00]",
-    ],
-    ("table4", "D2F-Dream-Base", "LoPA-Dist-NV", "S12", "GSM8K (4-shot)"): ["69.2 [67.4, 71.1]", "71.1", "69.2", SCORE],
-    ("table5", "D2F-Dream", "GSM8K (4-shot)"): ["32", "0.10", "0.95", "0.90", "14"],
-    ("table5", "D2F-DiffuCoder", "HumanEval+ (0-shot)"): ["32", "0.30", "0.95", "0.95", "6"],
-    ("table6", "S12", "LoPA-Dist-NV", "BF16, TP1 BP8"): ["8", "32", "512", "0.10", "0.70", "0.70"],
-    ("table7", "D2F-Dream-7B-Base", "HuggingFace CUDA", "GSM8K"): [
-        "69.2 [67.4, 71.1]",
-        "5.49 [5.12, 6.40]",
-        "1.50 [1.00, 2.00]",
-        SCORE,
-    ],
-}
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_every_measured_cell_is_the_hand_computed_number(article: Study, name: str) -> None:
-    found = {(name, *labels): cells for labels, cells in _measured(TABLES[name](article)).items()}
-    assert found == {key: cells for key, cells in EXPECTED.items() if key[0] == name}
-
-
-def test_every_preset_counts_the_same_rows_by_its_own_rule(article: Study) -> None:
-    numbers = measure(find_run("t1", article.runs[0].folders[0].parents[1]))
-    tpf = {name: numbers.get("tpf", name).value for name in ("effective", "lopa_dream", "lopa_diffucoder", "lopa_dist")}
-    assert tpf == pytest.approx(
-        {"effective": 110 / 35, "lopa_dream": 192 / 37, "lopa_diffucoder": 110 / 35, "lopa_dist": 192 / 35}
-    )
-    assert numbers.get("tps", "effective").value == pytest.approx(110 / 3)
-    assert numbers.get("tpf", "ar_server").value is None  # no server counted these rows
-    assert numbers.get("tpf_row").value == pytest.approx(110 / 105)
-    assert numbers.get("processed_per_token").value == pytest.approx(4000 / 110)
+ROWS = record()
 
 
 def test_numbers_and_intervals_are_those_of_the_console(tmp_path: Path) -> None:
@@ -107,19 +31,6 @@ def test_numbers_and_intervals_are_those_of_the_console(tmp_path: Path) -> None:
             assert value.value == pytest.approx(console[quantity])
             assert value.interval == pytest.approx(console[f"{quantity}_ci95"])
         assert ours.get("accuracy").interval == pytest.approx(console["accuracy_ci95"])
-
-
-def test_the_difference_is_measured_minus_published(article: Study) -> None:
-    row = _csv(TABLES["table1"](article), "D2F-Dream", "+ LoPA", "GSM8K (4-shot)")
-    assert row["tpf_published"] == "10.1"
-    assert float(row["tpf_difference"]) == pytest.approx(192 / 37 - 10.1)
-    assert (row["n"], row["source"], row["run_model"], row["preset"]) == (
-        "2",
-        "the benchmark",
-        "d2f_dream",
-        "lopa_dream",
-    )
-    assert row["hardware"] == "cpu float32 (Test CPU)"
 
 
 @pytest.mark.parametrize(
@@ -177,20 +88,16 @@ def test_shards_count_as_one_run_once_all_are_there(tmp_path: Path) -> None:
     assert len(Study.of(tmp_path).runs) == 1
 
 
-def test_latex_has_one_column_for_each_cell_and_no_raw_special_signs(article: Study) -> None:
-    text = to_latex(TABLES["table1"](article))
+def test_latex_has_one_column_for_each_cell_and_no_raw_special_signs(tmp_path: Path) -> None:
+    sweep(tmp_path, n=4, ks=(0, 14))
+    study = Study.of(tmp_path)
+    text = to_latex(TABLES["table1"](study))
     form = next(line for line in text.splitlines() if line.startswith(r"\begin{tabular}"))
     columns = len(form.removeprefix(r"\begin{tabular}{").rstrip("}"))
     body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0].strip().splitlines()
     assert {line.count(" & ") + 1 for line in body} == {columns}
     assert r"lopa\_dream" in text
-    assert r"\begin{longtable}" in to_latex(TABLES["table4"](article))
-
-
-def _measured(table: Table) -> dict[tuple[str, ...], list[str]]:
-    """Labels -> measured cells of the lines that have a run and belong to the article."""
-    cells = dict(zip((line.labels for line in table.lines), _all_measured(table)))
-    return {line.labels: cells[line.labels] for line in table.lines if line.run and line.published}
+    assert r"\begin{longtable}" in to_latex(TABLES["table4"](study))
 
 
 def _all_measured(table: Table) -> list[list[str]]:
@@ -199,8 +106,3 @@ def _all_measured(table: Table) -> list[list[str]]:
         if line.startswith("| ") and not line.startswith(f"| {table.headers[0]} |"):
             rows.append([part.strip() for part in line.strip("|").split("|")][labels::3][: len(table.columns)])
     return rows
-
-
-def _csv(table: Table, *labels: str) -> dict[str, str]:
-    rows = csv.DictReader(io.StringIO(to_csv(table)))
-    return next(row for row in rows if tuple(row[name] for name in table.headers) == labels)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from analysis.labels import model_of, task_of
+from analysis.figures.style import LINES, MARKERS, shades
+from analysis.labels import TASKS, model_of, task_of
 from analysis.runs import Run
 from analysis.study import Study
 
 SHOWN = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
 MOST_PANELS = 8
+TASK_ORDER = list(TASKS)
 
 
 def panel_title(run: Run) -> str:
@@ -20,10 +23,18 @@ def series_title(run: Run) -> str:
     return f"{model_of(run)}, {task_of(run)}"
 
 
-def k_panels(study: Study) -> list[list[Run]]:
-    """One series over k for each panel, models and tasks in order; a figure has an end."""
+def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:
+    """One series over k for each panel, models and tasks in order; a figure has an end.
+
+    Tasks that judge the same texts by other tests, as MBPP+ does those of MBPP, differ in their score alone: a figure
+    that does not show it would draw one curve twice.
+    """
     series = study.k_series()
-    return [series[key] for key in sorted(series)][:MOST_PANELS]
+    panels: dict[object, list[Run]] = {}
+    for key in sorted(series, key=_place):
+        texts = key[0], *((run.k, study.value(run, "tpf", "effective").value) for run in series[key])
+        panels.setdefault(key if shows_score else texts, series[key])
+    return list(panels.values())[:MOST_PANELS]
 
 
 def few(series: Sequence[Run], ks: Sequence[int] = SHOWN) -> list[Run]:
@@ -35,9 +46,24 @@ def few(series: Sequence[Run], ks: Sequence[int] = SHOWN) -> list[Run]:
     return [series[round(i * last / 3)] for i in range(4)]
 
 
+def looks(panels: Iterable[Sequence[Run]]) -> dict[int | None, dict[str, Any]]:
+    """Colour, line and marker of each k, the same in all panels of a figure."""
+    ks = sorted({run.k for runs in panels for run in runs if run.k is not None})
+    return {
+        k: {"color": colour, "linestyle": LINES[index % len(LINES)], "marker": MARKERS[index % len(MARKERS)]}
+        for index, (k, colour) in enumerate(zip(ks, shades(len(ks))))
+    }
+
+
 def by_model_and_task(study: Study) -> list[list[Run]]:
     """All runs of a model on a task, those with equal settings once."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in study.distinct():
         groups.setdefault((run.model, run.task), []).append(run)
-    return [groups[key] for key in sorted(groups)][:MOST_PANELS]
+    return [groups[key] for key in sorted(groups, key=_place)][:MOST_PANELS]
+
+
+def _place(key: tuple[str, str]) -> tuple[str, int]:
+    """Models by name, tasks in the order of their names' table."""
+    model, task = key
+    return model, TASK_ORDER.index(task) if task in TASK_ORDER else len(TASK_ORDER)

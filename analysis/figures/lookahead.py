@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.choice import few, k_panels, panel_title, series_title
+from analysis.figures.choice import few, k_panels, looks, panel_title, series_title
 from analysis.figures.style import (
     COLOURS,
     GREY,
@@ -18,7 +18,6 @@ from analysis.figures.style import (
     panels,
     paper_style,
     points,
-    shades,
 )
 from analysis.numbers import Value
 from analysis.study import Study
@@ -33,13 +32,13 @@ def lookahead_cost(study: Study) -> Figure | None:
     if not series:
         return None
     with paper_style():
-        figure, (left, right) = panels(2)
+        figure, (left, right) = panels(2, height=3.0)
         for index, runs in enumerate(series):
             for ax, quantity in ((left, "processed_per_token"), (right, "tpf_row")):
                 values = [study.value(run, quantity) for run in runs]
                 _line(ax, [run.k or 0 for run in runs], values, index, series_title(runs[0]))
-        left.set_ylabel("positions computed / content token")
-        right.set_ylabel("content tokens / row")
+        left.set_ylabel("positions computed\nper content token")
+        right.set_ylabel("content tokens per row")
         for ax in (left, right):
             ax.set_xlabel("lookahead branches k")
             ax.set_ylim(bottom=0)
@@ -80,15 +79,15 @@ def score_fill(study: Study) -> Figure | None:
     series = [runs for runs in series if runs]
     if not series:
         return None
+    look = looks(series)
     with paper_style():
         figure, axes = panels(len(series), height=3.1)
         for ax, runs in zip(axes, series):
-            for index, (run, colour) in enumerate(zip(runs, shades(len(runs)))):
+            for run in runs:
                 found = study.digest(run).score_fill
                 assert found is not None
-                ax.fill_between(found.score, found.low, found.high, color=colour, alpha=0.18, linewidth=0)
-                ax.plot(found.score, found.filled, color=colour, linestyle=LINES[index % 4], marker=MARKERS[index],
-                        label=f"k = {run.k}: ρ = {_rho(found.within)}")  # fmt: skip
+                ax.fill_between(found.score, found.low, found.high, color=look[run.k]["color"], alpha=0.18, linewidth=0)
+                ax.plot(found.score, found.filled, **look[run.k], label=f"k = {run.k}: ρ = {_rho(found.within)}")
             measure = str(runs[0].settings.get("confidence"))
             ax.set_title(panel_title(runs[0]))
             ax.set_xlabel(f"score of the winning branch ({MEASURES.get(measure, measure)})")
@@ -102,7 +101,9 @@ def _rho(value: Value) -> str:
     if value.value is None:
         return "–"
     text = f"{value.value:.2f}"
-    return text if value.interval is None else f"{text} [{value.interval[0]:.2f}, {value.interval[1]:.2f}]"
+    if value.interval is not None:
+        text += f" [{value.interval[0]:.2f}, {value.interval[1]:.2f}]"
+    return text.replace("-", "−")
 
 
 def _share(counts: np.ndarray, rank: int) -> Value:

@@ -7,13 +7,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from analysis import published
-from analysis.figures.choice import few, k_panels, panel_title
+from analysis.figures.choice import few, k_panels, looks, panel_title
 from analysis.figures.style import (
     COLOURS,
-    LINES,
-    MARKERS,
     PUBLISHED,
     Plot,
     errors,
@@ -21,13 +20,13 @@ from analysis.figures.style import (
     panels,
     paper_style,
     points,
-    shades,
 )
-from analysis.labels import MODELS, task_name
+from analysis.labels import task_name
 from analysis.runs import Run
 from analysis.study import Study
 
 PRESET = "lopa_dream"
+TPF_PART = 0.55  # share of a panel's height, from below
 LEFT = 0.1  # share of samples that must still decode for a step to be drawn
 TPF, SCORE = COLOURS[0], COLOURS[1]
 Curve = list[published.Row]
@@ -35,10 +34,10 @@ Curve = list[published.Row]
 
 def figure4(study: Study) -> Figure | None:
     """TPF (left axis) and score (right axis) over the number of branches; the published curve thin behind."""
-    measured = k_panels(study)
+    measured = k_panels(study, shows_score=True)
     curves = _curves()
-    have = {(MODELS.get(series[0].model), series[0].task) for series in measured}
-    missing = [key for key in curves if key not in have]
+    have = {series[0].task for series in measured}  # where a published curve is already behind
+    missing = [key for key in curves if key[1] not in have]
     with paper_style():
         figure, axes = panels(len(measured) + len(missing))
         for ax, series in zip(axes, measured):
@@ -46,11 +45,11 @@ def figure4(study: Study) -> Figure | None:
             curve = next((rows for (_, task), rows in curves.items() if task == series[0].task), [])
             _published(ax, right, curve)
             _measured(ax, right, study, series)
-            _limits(right)
+            _share_height(ax, right)
         for ax, key in zip(axes[len(measured) :], missing):
             right = _twin(ax, f"{key[0]} · {task_name(key[1])}: published, no run")
             _published(ax, right, curves[key])
-            _limits(right)
+            _share_height(ax, right)
         figure.legend(handles=_legend(), loc="outside lower center", ncols=3)
     return figure
 
@@ -69,8 +68,8 @@ def _twin(ax: Axes, title: str) -> Axes:
     ax.set_title(title)
     ax.set_xlabel("lookahead branches k")
     integers(ax)
-    ax.set_ylabel("TPF (tokens per call)", color=TPF)
-    right.set_ylabel("score (%)", color=SCORE)
+    ax.set_ylabel("TPF (tokens per call)", color=TPF, loc="bottom")
+    right.set_ylabel("score (%)", color=SCORE, loc="top")
     return right
 
 
@@ -93,10 +92,14 @@ def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> None:
         right.axhline(value or 0, color=SCORE, linestyle=":", linewidth=1)
 
 
-def _limits(right: Axes) -> None:
-    """Room below, so that the score, which moves little, does not lie on the TPF curve more often than it must."""
-    low, high = right.get_ylim()
-    right.set_ylim(max(0.0, low - 0.25 * (high - low)), min(104.0, high + 0.05 * (high - low)))
+def _share_height(left: Axes, right: Axes) -> None:
+    """The score in the upper part and TPF in the lower, each with ticks beside its own curve: they never overlap."""
+    for ax, below, above in ((left, 0.0, 1 - TPF_PART), (right, TPF_PART, 0.0)):
+        low, high = ax.get_ylim()
+        height = (high - low) / (1 - below - above)
+        ax.set_ylim(low - below * height, high + above * height)
+        ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
+        ax.set_yticks([tick for tick in ticks if low <= tick <= high])
 
 
 def _legend() -> list[Line2D]:
@@ -114,17 +117,19 @@ def figure5(study: Study) -> Figure | None:
     series = k_panels(study)
     if not series:
         return None
+    look = looks(map(few, series))
     with paper_style():
         figure, axes = panels(len(series))
         for ax, runs in zip(axes, series):
-            chosen = few(runs)
-            for index, (run, colour) in enumerate(zip(chosen, shades(len(chosen)))):
+            for run in few(runs):
                 filling = study.digest(run).filling
                 shown = filling.samples >= max(1, LEFT * filling.samples[:1].max(initial=0))
                 steps = [step for step, keep in enumerate(shown) if keep]
-                ax.fill_between(steps, filling.low[shown], filling.high[shown], color=colour, alpha=0.16, linewidth=0)
-                ax.plot(steps, filling.mean[shown], color=colour, linestyle=LINES[index % 4],
-                        marker=MARKERS[index], markevery=max(1, len(steps) // 8), label=f"k = {run.k}")  # fmt: skip
+                style = look[run.k]
+                ax.fill_between(
+                    steps, filling.low[shown], filling.high[shown], color=style["color"], alpha=0.16, linewidth=0
+                )
+                ax.plot(steps, filling.mean[shown], **style, markevery=max(1, len(steps) // 8), label=f"k = {run.k}")
             ax.set_title(panel_title(runs[0]))
             ax.set_xlabel("step (model call) of a sample")
             integers(ax)

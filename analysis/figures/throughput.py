@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from analysis import published
 from analysis.figures.style import COLOURS, GREY, Plot, errors, panels, paper_style, points
 from analysis.labels import decoding, model_of, task_name, task_of
-from analysis.numbers import Value
+from analysis.numbers import Value, preset_for
 from analysis.runs import Run
 from analysis.study import Study
 from analysis.tables.article import branches
-from analysis.tables.match import article_run, fastest, lopa_runs, others, plain_runs
+from analysis.tables.match import article_run, fastest, lopa_runs, others, plain_runs, references
 
 TASKS = ("mbpp", "gsm8k")
 PRESET = "lopa_dist"
@@ -21,16 +21,27 @@ Bar = tuple[str, float | None, Value]  # label, published, measured
 
 def figure1(study: Study) -> Figure | None:
     """Above the article's systems, below the others, each with an axis of its own: their speeds compare nothing."""
-    own = [(task, group) for (_, task), group in others(study, TASKS).items()]
+    shown = {f"The article's systems\n{task_name(task)}": _article_bars(study, task) for task in TASKS}
+    for groups in _own_groups(study):
+        names = "other models" if len(groups) > 1 else model_of(groups[0][0])
+        title = f"{names} on {groups[0][0].device}\n{task_of(groups[0][0])}"
+        shown[title] = [bar for group in groups for bar in _own_bars(study, group, len(groups) > 1)]
+    slots = max(map(len, shown.values()))  # bars are equally thick in all panels
     with paper_style():
-        figure, axes = panels(len(TASKS) + len(own), height=2.3)
-        for ax, task in zip(axes, TASKS):
-            _bars(ax, _article_bars(study, task))
-            ax.set_title(f"The article's systems\n{task_name(task)}")
-        for ax, (task, group) in zip(axes[len(TASKS) :], own):
-            _bars(ax, _own_bars(study, task, group))
-            ax.set_title(f"{model_of(group[0])} on {group[0].device}\n{task_of(group[0])}")
+        figure, axes = panels(len(shown), height=0.9 + 0.26 * slots)
+        for ax, (title, bars) in zip(axes, shown.items()):
+            _bars(ax, bars, slots)
+            ax.set_title(title)
     return figure
+
+
+def _own_groups(study: Study) -> list[list[list[Run]]]:
+    """For each panel, a device and a task, the runs of each model that the article does not have."""
+    groups: dict[tuple[str, str], list[list[Run]]] = {}
+    for (_, task), runs in others(study, TASKS).items():
+        for device in dict.fromkeys(run.device for run in runs):
+            groups.setdefault((device, task), []).append([run for run in runs if run.device == device])
+    return list(groups.values())
 
 
 def _article_bars(study: Study, task: str) -> list[Bar]:
@@ -45,25 +56,29 @@ def _article_bars(study: Study, task: str) -> list[Bar]:
     return bars
 
 
-def _own_bars(study: Study, task: str, group: list[Run]) -> list[Bar]:
-    runs = [*plain_runs(group), *lopa_runs(study, group, branches(task))]
+def _own_bars(study: Study, group: list[Run], named: bool) -> list[Bar]:
+    runs = [*plain_runs(group), *lopa_runs(study, group, branches(group[0].task))]
     quickest = fastest(study, group)
     if quickest is not None and quickest not in runs:
         runs.append(quickest)
-    runs += [run for run in group if run.is_server]
-    return [(_label(run), None, _speed(study, run)) for run in runs]
+    runs += references(group)
+    return [(_label(run, named), None, _speed(study, run)) for run in runs]
 
 
-def _label(run: Run) -> str:
+def _label(run: Run, named: bool) -> str:
+    """`named`: with the model, where a panel shows several."""
     tau = run.settings.get("tau_conf")
-    return decoding(run).replace(", k", "\nk") + (f", tau {tau:g}" if run.lookahead and tau is not None else "")
+    text = decoding(run) + (f", τ {tau:g}" if run.lookahead and tau is not None else "")
+    if not (run.is_autoregressive or run.is_server or named):
+        return text.replace(", k", "\nk")
+    return f"{text}\n{model_of(run)}" + ("" if run.row["backend"] == "local" else f", {run.row['backend']}")
 
 
 def _speed(study: Study, run: Run) -> Value:
-    return study.value(run, "tps", "ar_server" if run.is_server else PRESET)
+    return study.value(run, "tps", preset_for(run, PRESET))
 
 
-def _bars(ax: Axes, bars: list[Bar]) -> None:
+def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
     places = range(len(bars))
     said = [value or 0.0 for _, value, _ in bars]
     found = [value for _, _, value in bars]
@@ -83,7 +98,7 @@ def _bars(ax: Axes, bars: list[Bar]) -> None:
             if measured.value is None and both:
                 ax.text(0, place + thick / 2, " no run", va="center", fontsize=6, color="0.35")
     ax.set_yticks(list(places), [label for label, _, _ in bars], fontsize=6)
-    ax.invert_yaxis()
+    ax.set_ylim(slots - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
     ax.set_xlabel("tokens per second" + (", no run of these" if any(said) and not both else ""))
     ax.margins(x=0.12)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 from analysis import published
 from analysis.labels import decoding, hardware, model_of, task_name, task_of
-from analysis.numbers import Value
+from analysis.numbers import Value, preset_for
 from analysis.published import Row, hyperparameters, rows, system_settings
 from analysis.runs import Run
 from analysis.study import Study
-from analysis.tables.match import article_run, fastest, has_settings, lopa_runs, others, plain_runs
+from analysis.tables.match import article_run, fastest, has_settings, lopa_runs, others, plain_runs, references
 from analysis.tables.model import Column, Line, Table, quantity, setting
 from analysis.tables.notes import notes_of
 
@@ -74,7 +74,7 @@ def table5(study: Study) -> Table:
     lines = []
     for row in rows("table5_hyperparameters"):
         wanted = hyperparameters(row["model"], row["task"])
-        run = article_run(study, row["model"], row["task"], "lopa", wanted)
+        run = article_run(study, row["model"], row["task"], "lopa", wanted, shots=row["shots"])
         lines.append(_line(row, columns, (row["model"], _with_shots(row)), run))
     for (_, task), group in others(study, task_order("table1_dream", "table2_diffucoder")).items():
         lines += [Line((model_of(run), task_of(run)), {}, run) for run in lopa_runs(study, group, branches(task))]
@@ -112,10 +112,11 @@ def table7(study: Study) -> Table:
     lines = []
     for row in rows("table7_baselines"):
         kind = "vanilla" if row["model"].startswith("D2F") else "server"
-        run = article_run(study, row["model"], row["task"], kind)
+        device = published.PLATFORMS.get(row["engine"], "")
+        run = article_run(study, row["model"], row["task"], kind, device=device)
         lines.append(_line(row, columns, (row["model"], row["engine"] or "not said", task_name(row["task"])), run))
     for group in others(study, ("mbpp", "gsm8k")).values():
-        baselines = [run for run in plain_runs(group) if run.base == "d2f"] + [run for run in group if run.is_server]
+        baselines = [*(run for run in plain_runs(group) if run.base == "d2f"), *references(group)]
         lines += [
             Line((model_of(run), f"{decoding(run)}, {run.row['backend']}", task_of(run)), {}, run) for run in baselines
         ]
@@ -136,7 +137,7 @@ def _quality(study: Study, name: str, file: str, title: str, preset: str) -> Tab
     lines = []
     for row in rows(file):
         wanted = hyperparameters(row["model"], row["task"])
-        run = article_run(study, row["model"], row["task"], row["decoding"], wanted)
+        run = article_run(study, row["model"], row["task"], row["decoding"], wanted, shots=row["shots"])
         lines.append(_line(row, columns, (row["model"], DECODINGS[row["decoding"]], _with_shots(row)), run))
     for (_, task), group in others(study, task_order(file)).items():
         found = [*plain_runs(group), *lopa_runs(study, group, branches(task))]
@@ -176,7 +177,8 @@ def branches(task: str) -> int:
 
 def _system_run(study: Study, row: Row, setting_name: str) -> Run | None:
     device = published.PLATFORMS[row["platform"]]
-    return article_run(study, row["model"], row["task"], "lopa", system_settings(setting_name), device)
+    wanted = system_settings(setting_name)
+    return article_run(study, row["model"], row["task"], "lopa", wanted, device, row.get("shots", ""))
 
 
 def _own_system_runs(study: Study) -> Iterator[tuple[str, Run]]:
@@ -198,4 +200,4 @@ def _system_series(study: Study, run: Run) -> list[Run]:
 
 def _served(name: str) -> Callable[[Study, Run], Value]:
     """A server's own token count where it was a server, else the system tables' rule."""
-    return lambda study, run: study.value(run, name, "ar_server" if run.is_server else "lopa_dist")
+    return lambda study, run: study.value(run, name, preset_for(run, "lopa_dist"))

@@ -10,18 +10,21 @@ from html import escape
 
 from analysis.aup import Aup, aup_d3llm, aup_mbd
 from analysis.comparisons import MANY_TESTS, Comparison, p_text
-from analysis.labels import base_name, decoding, describe, model_of, number, task_of
+from analysis.labels import base_name, decoding, facts, model_of, number, task_of, unusual
 from analysis.runs import Run
 from analysis.study import Study
 
 
 @dataclass(frozen=True)
 class Grid:
+    """`words` are the headers of columns that hold no numbers."""
+
     name: str
     title: str
     headers: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     notes: Sequence[str] = ()
+    words: tuple[str, ...] = ()
 
     def csv(self) -> str:
         stream = io.StringIO()
@@ -34,13 +37,12 @@ class Grid:
         return "\n".join([f"### {self.title}", "", *body, "", *(f"- {note}" for note in self.notes), ""])
 
     def html(self) -> str:
-        head = "".join(f'<th scope="col">{escape(text)}</th>' for text in self.headers)
-        body = "".join(
-            f'<tr><th scope="row">{escape(row[0])}</th>'
-            + "".join(f"<td>{escape(text)}</td>" for text in row[1:])
-            + "</tr>"
-            for row in self.rows
-        )
+        kinds = [' class="words"' if name in self.words else "" for name in self.headers]
+        head = "".join(f'<th scope="col"{kind}>{escape(text)}</th>' for kind, text in zip(kinds, self.headers))
+        body = ""
+        for row in self.rows:
+            cells = "".join(f"<td{kind}>{escape(text)}</td>" for kind, text in zip(kinds[1:], row[1:]))
+            body += f'<tr><th scope="row">{escape(row[0])}</th>{cells}</tr>'
         title = escape(self.title, quote=True)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         return (
@@ -51,19 +53,24 @@ class Grid:
 
 def comparison_grid(comparisons: Sequence[Comparison]) -> Grid:
     headers = (
-        "run", "against", "problems", "pairs", "score difference (points)", "only one right (a / b)", "McNemar p",
-        "adjusted p", "TPF ratio", "TPS ratio",
+        "decoding", "against", "problems", "pairs", "score difference (points)", "only one right (a / b)", "McNemar p",
+        "adjusted p", "TPF ratio", "TPS ratio", "run",
     )  # fmt: skip
-    rows = [_comparison_row(one) for one in comparisons]
-    note = "Differences are run − baseline, ratios run / baseline; a is the baseline. Counting preset effective."
-    return Grid("comparisons", "Every run against its baseline, pair by pair", headers, rows, (note, MANY_TESTS))
+    runs = [one.b for one in comparisons]
+    rows = [_comparison_row(one, unusual(one.b, runs)) for one in comparisons]
+    note = (
+        "Differences are run − baseline, ratios run / baseline; a is the baseline. Counting preset effective. "
+        "In brackets: settings that most runs of the decoder have otherwise."
+    )
+    title, words = "Every run against its baseline, pair by pair", ("decoding", "against", "problems", "run")
+    return Grid("comparisons", title, headers, rows, (note, MANY_TESTS), words)
 
 
-def _comparison_row(one: Comparison) -> tuple[str, ...]:
+def _comparison_row(one: Comparison, unusual_settings: str) -> tuple[str, ...]:
     numbers = one.numbers
     difference = numbers["accuracy_difference"]
     return (
-        f"{_settings(one.b)} ({one.b.id})",
+        _settings(one.b) + unusual_settings,
         decoding(one.a),
         f"{model_of(one.b)}, {task_of(one.b)}",
         str(numbers["pairs"]),
@@ -73,6 +80,7 @@ def _comparison_row(one: Comparison) -> tuple[str, ...]:
         p_text(one.adjusted_p),
         _with_range(numbers["tpf_ratio"], numbers["tpf_ratio_ci95"]),
         _with_range(numbers["tps_ratio"], numbers["tps_ratio_ci95"]),
+        one.b.id,
     )
 
 
@@ -101,7 +109,8 @@ def aup_grid(study: Study) -> Grid:
         "d3llm: points over 5 accuracy points below the first are dropped, weight min(exp(−3 (1 − acc/best)), 1); "
         "mbd: plain trapezoid. The two are on different scales, and sweeps over other points have other areas.",
     )
-    return Grid("aup", "Accuracy under parallelism (AUP), both definitions", headers, rows, notes)
+    words = ("decoder", "problems", "version", "points (TPF, score %)")
+    return Grid("aup", "Accuracy under parallelism (AUP), both definitions", headers, rows, notes, words)
 
 
 def aup_series(study: Study) -> list[list[Run]]:
@@ -126,10 +135,11 @@ def _score(study: Study, run: Run) -> float | None:
 
 def run_grid(study: Study) -> Grid:
     """Every run that was found; those that are left out say why."""
-    rows = [(run.id, "used", describe(run, study.numbers(run).n)) for run in study.runs]
+    rows = [(run.id, "used", *facts(run, study.numbers(run).n)) for run in study.runs]
     used = {folder for run in study.runs for folder in run.folders}
     for run in study.all_runs:
         if run.folders[0] not in used:
             reason = run.row["status"] if run.row["shard"] is None else f"shard {run.row['shard']}, others are missing"
-            rows.append((run.id, f"left out: {reason}", describe(run, int(run.row["n"] or 0))))
-    return Grid("runs", "Runs", ("run", "status", "what it was"), rows)
+            rows.append((run.id, f"left out: {reason}", *facts(run, int(run.row["n"] or 0))))
+    words = ("run", "status", "model", "decoding", "problems", "where")
+    return Grid("runs", "Every run that was found", (*words[:5], "n", words[5]), rows, words=words)

@@ -19,8 +19,12 @@ def article_run(
     decoding: str,
     settings: Mapping[str, float] | None = None,
     device: str = "",
+    shots: str = "",
 ) -> Run | None:
-    """The run of a published row: its model, its task from its own source, its decoder and its settings."""
+    """The run of a published row: its model, its task from its own source, its decoder and its settings.
+
+    `device`: the beginning of its name. `shots`: as published; a run that left them to the task has the article's.
+    """
     name = published.MODELS[model]
     return best(
         [
@@ -32,6 +36,7 @@ def article_run(
             and _decodes(run, decoding, is_d2f="D2F" in model)
             and has_settings(run, settings or {})
             and run.device.startswith(device)
+            and _has_shots(run, shots)
         ]
     )
 
@@ -48,7 +53,7 @@ def has_settings(run: Run, settings: Mapping[str, float], but: Iterable[str] = (
 def others(study: Study, tasks: Iterable[str]) -> dict[tuple[str, str], list[Run]]:
     """Runs on these tasks that no row of the article is about: other models, and this project's own problems."""
     names, groups = set(published.MODELS.values()), dict[tuple[str, str], list[Run]]()
-    ordered = sorted(study.runs, key=lambda run: run.model)
+    ordered = sorted(study.runs, key=lambda run: (not run.toy, run.model))
     for task in tasks:
         for run in ordered:
             if run.task == task and (run.model not in names or run.row["source_kind"] == "embedded"):
@@ -64,6 +69,15 @@ def plain_runs(runs: Iterable[Run]) -> Iterator[Run]:
         found = [run for run in found if run.row["decoder"] != "lopa"] or found
         if (run := best(found)) is not None:
             yield run
+
+
+def references(runs: Iterable[Run]) -> Iterator[Run]:
+    """Autoregressive models and servers: one run for each decoder and backend."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if run.is_autoregressive or run.is_server:
+            groups.setdefault((str(run.row["decoder"]), str(run.row["backend"])), []).append(run)
+    yield from filter(None, map(best, groups.values()))
 
 
 def lopa_runs(study: Study, runs: Iterable[Run], k: int) -> Iterator[Run]:
@@ -84,6 +98,11 @@ def fastest(study: Study, runs: Iterable[Run]) -> Run | None:
         key=lambda run: study.value(run, "tps", "lopa_dist").value or 0.0,
         default=None,
     )
+
+
+def _has_shots(run: Run, shots: str) -> bool:
+    asked = (run.config.get("task") or {}).get("shots")
+    return not shots or asked is None or asked == int(shots)
 
 
 def _decodes(run: Run, decoding: str, is_d2f: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.numbers import NOTHING, Value
+from analysis.numbers import NOTHING, Value, preset_for
 from analysis.runs import Run
 from analysis.study import Study
 
@@ -72,6 +72,10 @@ class Table:
     def runs(self) -> list[Run]:
         """The runs behind the cells, each once, in the order of the lines."""
         return list({line.run.id: line.run for line in self.lines if line.run is not None}.values())
+
+    def preset_of(self, run: Run) -> str | None:
+        """The counting rule of this line: a server's rows hold what the server counted."""
+        return self.preset and preset_for(run, self.preset)
 
     def reference(self, run: Run) -> str:
         """The letter under which a run is described below the table: a, b, ..., z, aa, ab, ..."""

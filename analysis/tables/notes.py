@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis import published
+from analysis.numbers import SERVED
 from analysis.runs import Run
 from lopa_bench.presets import PRESETS
 
 INTERVALS = (
     "Measured values carry 95 % intervals in brackets: Wilson's for scores, a bootstrap over problems for TPF, TPS and "
-    "latency. The fastest sample and the mean of the ten fastest are extremes and have none."
+    "latency. The fastest sample and the mean of the ten fastest are extremes and have none; nor has the TPS of a run "
+    "whose samples were decoded together, which is by the wall clock of the whole run."
 )
 DIFFERENCE = "Published values are the article's own; the difference is measured − published."
 
@@ -20,6 +22,8 @@ def notes_of(name: str, runs: Sequence[Run], preset: str | None) -> list[str]:
     if preset:
         rule = PRESETS[preset]
         notes = [f"Counting preset {preset}: {rule.formula}.", INTERVALS, DIFFERENCE]
+        if any(run.is_server for run in runs):
+            notes.insert(1, f"Runs against a server: counting preset {SERVED}: {PRESETS[SERVED].formula}.")
     if any(run.toy for run in runs):
         notes.append("Rows marked (toy) are of a small embedded model: they show mechanics, not what a 7B model does.")
     if any(run.row["source_kind"] == "embedded" for run in runs):
@@ -36,7 +40,7 @@ def notes_of(name: str, runs: Sequence[Run], preset: str | None) -> list[str]:
 
 
 def _stops_early(run: Run) -> bool:
-    return not run.is_server and not run.settings.get("decode_tail")
+    return not run.is_server and not run.is_autoregressive and not run.settings.get("decode_tail")
 
 
 def mark(run: Run | None, preset: str | None) -> str:

@@ -60,12 +60,12 @@ def _csv_run(table: Table, line: Line) -> list[Any]:
     if run is None:
         return [None, None, None, None, None, table.preset, NO_RUN]
     n = table.study.numbers(run).n
-    return [n, source_of(run), run.model, run.toy, hardware(run), table.preset, run.id]
+    return [n, source_of(run), run.model, run.toy, hardware(run), table.preset_of(run), run.id]
 
 
 def to_markdown(table: Table) -> str:
     head = [*table.headers, *_titles(table), "n", "run"]
-    lines = [f"### {_caption(table)}", "", _markdown_row(head), "|" + "---|" * len(head)]
+    lines = [f"### {caption_of(table)}", "", _markdown_row(head), "|" + "---|" * len(head)]
     lines += [_markdown_row(row) for row in _rows(table)]
     lines += ["", *(f"- {note}" for note in table.notes), *(f"- [{key}] {text}" for key, text in _runs(table))]
     return "\n".join(lines) + "\n"
@@ -84,7 +84,7 @@ def to_latex(table: Table) -> str:
     head = [r"\toprule", top + r" \\", rules, second + r" \\", r"\midrule"]
     body = [" & ".join(_latex(text) for text in row) + r" \\" for row in _rows(table)]
     notes = [*table.notes, *(f"[{key}] {text}" for key, text in _runs(table))]
-    caption = rf"\caption{{{_latex(_caption(table))}}}\label{{tab:{table.name}}}"
+    caption = rf"\caption{{{_latex(caption_of(table))}}}\label{{tab:{table.name}}}"
     foot = [r"\par\smallskip\raggedright\scriptsize", *(_latex(note) + r"\\" for note in notes)]
     if len(table.lines) > LONG:
         opening = [r"\begingroup\tiny\setlength{\tabcolsep}{2pt}", rf"\begin{{longtable}}{{{form}}}", caption + r"\\"]
@@ -97,7 +97,7 @@ def to_latex(table: Table) -> str:
 
 def to_html(table: Table) -> str:
     """A figure element: caption, a table that scrolls sideways by itself, notes."""
-    heads = "".join(f'<th scope="col" rowspan="2">{escape(text)}</th>' for text in table.headers)
+    heads = "".join(f'<th scope="col" rowspan="2" class="label">{escape(text)}</th>' for text in table.headers)
     groups = "".join(f'<th scope="colgroup" colspan="3">{escape(column.title)}</th>' for column in table.columns)
     subs = '<th scope="col">measured</th><th scope="col">published</th><th scope="col">difference</th>'
     tail = '<th scope="col" rowspan="2">n</th><th scope="col" rowspan="2">run</th>'
@@ -107,7 +107,7 @@ def to_html(table: Table) -> str:
     behind = (
         f'<details><summary>Runs behind this table</summary><ul class="notes">{runs}</ul></details>' if runs else ""
     )
-    label = escape(_caption(table), quote=True)
+    label = escape(caption_of(table), quote=True)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table><caption>{label}</caption>'
         f"<thead><tr>{heads}{groups}{tail}</tr><tr>{subs * len(table.columns)}</tr></thead>"
@@ -145,10 +145,12 @@ def _titles(table: Table) -> list[str]:
 
 
 def _runs(table: Table) -> list[tuple[str, str]]:
-    return [(table.reference(run), describe(run, table.study.numbers(run).n, table.preset)) for run in table.runs]
+    return [
+        (table.reference(run), describe(run, table.study.numbers(run).n, table.preset_of(run))) for run in table.runs
+    ]
 
 
-def _caption(table: Table) -> str:
+def caption_of(table: Table) -> str:
     return f"Table {table.name.removeprefix('table')}. {table.title}" + (
         f" (counting preset {table.preset})" if table.preset else ""
     )

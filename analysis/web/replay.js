@@ -94,7 +94,7 @@
         const row = body.appendChild(make("tr", branch.won ? { class: "won" } : {}));
         row.append(make("th", { scope: "row" }, (rank === 0 ? "anchor" : String(rank)) + (branch.won ? " ✓ won" : "")));
         row.append(make("td", { class: "extra" }, branch.text === null ? "–" : `${visible(branch.text).replace("\n", "")} at ${branch.position}`));
-        row.append(make("td", {}, branch.score.toFixed(3)));
+        row.append(make("td", {}, branch.score.toFixed(3).replace("-", "−")));
         const meter = row.appendChild(make("td", { class: "meter", "aria-hidden": "true" }));
         meter.append(make("span", { style: `width:${8 + 92 * (branch.score - low) / span}%` }));
       });

@@ -1,0 +1,121 @@
+"""The report and the replay in a browser, from disk: `pip install -e .[browser]`, and a Chromium on the PATH."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.figures.registry import FIGURES
+from analysis.report import write_report
+from analysis.study import Study
+from tests.analysis_runs import report_runs
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WIDTHS = (1280, 390)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt-get install chromium)"),
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = report_runs(tmp_path_factory.mktemp("outputs"))
+    return write_report(Study.of(root), root / "report")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the extra browser is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=WIDTHS)
+def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A page that must say nothing on the console, raise nothing and ask the network for nothing."""
+    said: list[str] = []
+    page = browser.new_page(viewport={"width": request.param, "height": 800})
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
+    yield page
+    page.close()
+    assert said == []
+
+
+def test_the_report_shows_all_its_pictures_and_its_replay_works(page: Any, report: Path) -> None:
+    page.goto(report.as_uri())
+    loaded = page.evaluate("[...document.images].map((image) => image.complete && image.naturalWidth > 100)")
+    assert loaded == [True] * len(FIGURES)
+    _fits(page)
+    replay = page.locator("[data-replay]")
+    _step_by_step(page, replay)
+    _play(page, replay)
+
+
+def test_every_link_of_the_contents_leads_somewhere(page: Any, report: Path) -> None:
+    page.goto(report.as_uri())
+    targets = page.evaluate("[...document.querySelectorAll('nav a')].map((link) => link.getAttribute('href'))")
+    assert len(targets) >= 12
+    assert all(page.locator(f"[id='{target.removeprefix('#')}']").count() == 1 for target in targets)
+
+
+def test_the_replay_as_a_page_of_its_own_takes_keys_everywhere(page: Any, report: Path) -> None:
+    page.goto((report.parent / "replay.html").as_uri())
+    _fits(page)
+    replay = page.locator("[data-replay]")
+    for key, frame in (("ArrowRight", "1"), ("ArrowRight", "2"), ("ArrowLeft", "1"), ("Home", "0")):
+        page.keyboard.press(key)
+        assert replay.get_attribute("data-frame") == frame
+    first, last = replay.locator(".side").first, replay.locator(".side").last
+    page.keyboard.press("End")
+    colours = "(nodes) => new Set(nodes.map((node) => node.style.background)).size"
+    assert first.locator(".token").evaluate_all(colours) > 3  # by call
+    replay.get_by_label("colour").select_option("confidence")
+    legend = replay.locator(".legend").inner_text()
+    assert "probability" in legend
+    calls = [int(re.search(r"call (\d+) of \1:", side.inner_text())[1]) for side in (first, last)]  # type: ignore[index]
+    assert calls[0] > calls[1]  # k = 0 takes more calls than k = 7
+
+
+def _fits(page: Any) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def _step_by_step(page: Any, replay: Any) -> None:
+    """By mouse, by keyboard, and what a screen reader is told."""
+    filled, live = replay.locator(".side").first.locator(".token.filled"), replay.locator("[aria-live]")
+    assert filled.count() == 0
+    replay.get_by_label("One step forward").click()
+    assert filled.count() > 0
+    assert "call 1" in live.inner_text()
+    replay.focus()
+    for key, frame in (("ArrowRight", "2"), ("ArrowLeft", "1"), ("Home", "0")):
+        page.keyboard.press(key)
+        assert replay.get_attribute("data-frame") == frame
+    page.keyboard.press("End")
+    assert replay.locator(".token.masked").count() == 0
+    assert "gold" in replay.locator(".side").last.inner_text()
+
+
+def _play(page: Any, replay: Any) -> None:
+    page.keyboard.press(" ")
+    assert replay.get_attribute("data-playing") == "true"
+    page.wait_for_function("Number(document.querySelector('[data-replay]').dataset.frame) > 1")
+    page.keyboard.press(" ")
+    assert replay.get_attribute("data-playing") == "false"
+    assert replay.locator("table tr.won").count() >= 1
+    assert replay.locator(".token.masked").first.get_attribute("aria-hidden") == "true"
