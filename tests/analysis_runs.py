@@ -1,4 +1,4 @@
-"""Runs made up for the tests of `analysis`: written by the application's own store, the same in every session."""
+"""Runs made up for the tests of `analysis`: written by the application's own store, the same each time."""
 
 from __future__ import annotations
 

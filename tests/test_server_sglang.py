@@ -237,6 +237,16 @@ def test_a_server_that_sends_whole_blocks_has_no_first_token_and_no_decode_speed
     assert result.row["aggregates"]["tps_decode"] is None
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_text_may_hold_what_some_take_for_the_end_of_a_line(stream: bool, tmp_path: Path) -> None:
+    text = "a\u2028b\u0085c\x0b\x1cd\ne"
+    answer = json.dumps(generated(text), ensure_ascii=False).encode()
+    pieces = [b"data: " + answer[:40], answer[40:] + b"\r\n\r\ndata: [DONE]\n\n"] if stream else [answer]
+    with serving(lambda *_: Answer(pieces, pause_s=0.05)) as fake:
+        result = run_served(config_for(tmp_path, fake.url, limit=1, stream=stream))
+    assert samples_of(result)[0]["completion"] == text
+
+
 @pytest.mark.parametrize("tail", [[], [{"error": {"message": "boom"}}]])
 def test_a_stream_that_breaks_off_is_no_answer(tail: list[Any], tmp_path: Path) -> None:
     cut = [*_stream([1, 2, 3], "So it is 2")[:2], *tail]

@@ -159,12 +159,19 @@ def _seconds(header: str | None) -> float | None:
 def _lines(response: httpx.Response, began: float, limit_s: float) -> Iterator[tuple[float, str]]:
     """The lines of the body, each with the seconds after sending. Raises Failure behind the deadline: a server that
     sends a byte now and then would never time out.
+
+    A line ends with a newline and with nothing else: a model's text may hold U+2028 and its like, unescaped.
     """
-    for line in response.iter_lines():
+    rest, seconds = b"", 0.0
+    for chunk in response.iter_bytes():
         seconds = time.perf_counter() - began
         if seconds > limit_s:
             raise Failure("timeout", f"no whole answer within {limit_s:g} s")
-        yield seconds, line
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield seconds, line.decode("utf-8", "replace").removesuffix("\r")
+    if rest:
+        yield seconds, rest.decode("utf-8", "replace")
 
 
 def _one_event(lines: Iterator[tuple[float, str]]) -> Iterator[tuple[float, Any]]:
