@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,20 @@ def test_shards_count_as_one_run_once_all_are_there(tmp_path: Path) -> None:
     assert [(run.id, run.row["n"], run.samples.num_rows) for run in runs] == [("s0 and 1 other shards", 2, 2)]
     write_run(tmp_path, "t0", {"name": "greedy"}, [ROWS[0]], shard="0/2", union_key="v")
     assert len(Study.of(tmp_path).runs) == 1
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("name", TABLES)
+def test_latex_compiles_with_the_packages_that_it_names_and_fits_the_page(name: str, tmp_path: Path) -> None:
+    sweep(tmp_path, n=3, ks=(0, 3))
+    text = to_latex(TABLES[name](Study.of(tmp_path)))
+    packages = text.partition("\n")[0].removeprefix("% ")
+    page = r"\documentclass{article}\usepackage[margin=2cm]{geometry}" + packages
+    (tmp_path / "page.tex").write_text(rf"{page}\begin{{document}}{chr(10)}{text}\end{{document}}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
 
 
 def test_latex_has_one_column_for_each_cell_and_no_raw_special_signs(tmp_path: Path) -> None:

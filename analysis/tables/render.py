@@ -72,7 +72,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Needs booktabs and longtable or graphicx; column heads span measured, published and difference."""
+    """Its first line names the packages that it needs; column heads span measured, published and difference."""
     labels, groups = len(table.headers), len(table.columns)
     form = "l" * labels + "rrr" * groups + "rl"
     top = " & ".join(
@@ -84,15 +84,27 @@ def to_latex(table: Table) -> str:
     head = [r"\toprule", top + r" \\", rules, second + r" \\", r"\midrule"]
     body = [" & ".join(_latex(text) for text in row) + r" \\" for row in _rows(table)]
     notes = [*table.notes, *(f"[{key}] {text}" for key, text in _runs(table))]
-    caption = rf"\caption{{{_latex(caption_of(table))}}}\label{{tab:{table.name}}}"
-    foot = [r"\par\smallskip\raggedright\scriptsize", *(_latex(note) + r"\\" for note in notes)]
+    text = caption_of(table).replace("Table ", "The article's table ", 1)  # LaTeX numbers its own
+    caption = rf"\caption{{{_latex(text)}}}\label{{tab:{table.name}}}"
+    # {}: behind a line break a bracket would begin the break's own argument
+    foot = [r"\par\smallskip\raggedright\scriptsize", *("{}" + _latex(note) + r"\\" for note in notes)]
     if len(table.lines) > LONG:
-        opening = [r"\begingroup\tiny\setlength{\tabcolsep}{2pt}", rf"\begin{{longtable}}{{{form}}}", caption + r"\\"]
+        opening = [
+            _needs("longtable,pdflscape"), r"\begin{landscape}\tiny\setlength{\tabcolsep}{1pt}",
+            rf"\begin{{longtable}}{{{form}}}", caption + r"\\",
+        ]  # fmt: skip
         return "\n".join(
-            [*opening, *head, r"\endhead", *body, r"\bottomrule", r"\end{longtable}", *foot, r"\endgroup", ""]
+            [*opening, *head, r"\endhead", *body, r"\bottomrule", r"\end{longtable}", *foot, r"\end{landscape}", ""]
         )
-    opening = [r"\begin{table}\centering", caption, r"\resizebox{\linewidth}{!}{%", rf"\begin{{tabular}}{{{form}}}"]
+    opening = [
+        _needs("graphicx"), r"\begin{table}\centering", caption, r"\resizebox{\linewidth}{!}{%",
+        rf"\begin{{tabular}}{{{form}}}",
+    ]  # fmt: skip
     return "\n".join([*opening, *head, *body, r"\bottomrule", r"\end{tabular}}", *foot, r"\end{table}", ""])
+
+
+def _needs(packages: str) -> str:
+    return rf"% \usepackage{{booktabs,{packages}}}"
 
 
 def to_html(table: Table) -> str:
