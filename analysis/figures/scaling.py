@@ -86,7 +86,7 @@ def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> None:
     bars: dict[str, Any] = {"elinewidth": 0.7, "capsize": 1.5}
     ax.errorbar(ks, points(tpf), errors(tpf), color=TPF, marker="o", **bars)
     right.errorbar(ks, points(score), errors(score), color=SCORE, marker="s", linestyle="--", **bars)
-    reference = study.baseline(series[0], base="greedy") or study.baseline(series[0])
+    reference = study.baseline(series[0], base="greedy")  # the article's vanilla; k = 0 is in the curve itself
     if reference is not None:
         value = study.value(reference, "accuracy").scaled(100).value
         right.axhline(value or 0, color=SCORE, linestyle=":", linewidth=1)
@@ -106,7 +106,7 @@ def _legend() -> list[Line2D]:
     return [
         Line2D([], [], color=TPF, marker="o", label="TPF, measured"),
         Line2D([], [], color=SCORE, marker="s", linestyle="--", label="score, measured"),
-        Line2D([], [], color=SCORE, linestyle=":", label="score without lookahead, measured"),
+        Line2D([], [], color=SCORE, linestyle=":", label="score of greedy decoding, measured"),
         Line2D([], [], **PUBLISHED, marker="o", label="TPF, published for this task"),
         Line2D([], [], **PUBLISHED, marker="s", linestyle="--", label="score, published for this task"),
     ]
