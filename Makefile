@@ -35,7 +35,8 @@ test: lint types
 
 # Also the long ones: whole benchmark files, cluster launchers, a browser.
 test-all: lint types
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 lint: install
 	$(BIN)/ruff check .

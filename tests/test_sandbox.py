@@ -171,7 +171,8 @@ def test_a_good_program_passes_ten_times_while_the_machine_is_busy() -> None:
             burner.join()
 
 
-@pytest.mark.slow  # loads all cores, and needs the machine for itself
+@pytest.mark.slow
+@pytest.mark.alone  # loads all cores
 def test_a_program_that_waits_for_its_turn_does_not_time_out() -> None:
     """It needs more of the wall clock than the limit, and much less CPU time than that."""
     burners = [multiprocessing.get_context("spawn").Process(target=_burn, daemon=True) for _ in range(2 * cores())]
