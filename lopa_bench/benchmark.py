@@ -2,7 +2,8 @@
 
 The same decodes are timed whole, and as nothing but their model calls (network and head on recorded inputs), in turn
 and in one process, so that the ratio holds on a noisy machine. Then: samples per second, one by one and packed, with
-the CPU threads that a run takes by default.
+the CPU threads that a run takes by default. With `--ar`: autoregressive decoding of the embedded twin, its bare model
+calls, and what `transformers` itself takes for the same texts.
 """
 
 from __future__ import annotations
@@ -107,6 +108,44 @@ def packing(
     }
 
 
+def autoregressive(samples: int, repeats: int, threads: int | None) -> dict[str, float]:
+    """Median seconds of greedy decodes: ours, their bare model calls, and `generate`, in turn."""
+    from lopa_bench.backends.autoregressive import decode_text, load_causal
+
+    settings = ModelSettings(path="embedded:mini_ar", layout="causal")
+    model = load_causal(settings, LocalSettings(device="cpu", threads=threads))
+    task = make_task(TaskConfig(source="embedded", limit=samples), embedded_default=True)
+    prompts = [model.codec.encode(task.prompt(problem)) for problem in task.problems]
+    texts = [decode_text(model, prompt, 128, 0.0, 0).generation for prompt in prompts]
+
+    def whole() -> None:
+        for prompt in prompts:
+            decode_text(model, prompt, 128, 0.0, 0)
+
+    @torch.inference_mode()
+    def calls() -> None:
+        import transformers
+
+        for prompt, text in zip(prompts, texts):
+            cache = transformers.DynamicCache(config=model.network.config)
+            assert text is not None
+            for fed in [prompt, *([token] for token in text.ids[:-1])]:
+                arguments = {model.cache_name: cache, "use_cache": True, "logits_to_keep": 1}
+                model.network(input_ids=torch.tensor([fed]), **arguments)
+
+    def generate() -> None:
+        for prompt in prompts:
+            model.network.generate(torch.tensor([prompt]), max_new_tokens=128, do_sample=False)
+
+    rounds = [(_seconds(whole), _seconds(calls), _seconds(generate)) for _ in range(repeats)]
+    return {
+        "whole_s": statistics.median(times[0] for times in rounds),
+        "bare_s": statistics.median(times[1] for times in rounds),
+        "ratio": statistics.median(times[0] / times[1] for times in rounds),
+        "generate_ratio": statistics.median(times[2] / times[1] for times in rounds),
+    }
+
+
 def _seconds(action: Callable[[], None]) -> float:
     began = time.perf_counter()
     action()
@@ -121,7 +160,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--ar", action="store_true", help="the autoregressive twin instead")
     args = parser.parse_args()
+    if args.ar:
+        _print("ar", autoregressive(args.samples, args.repeats, args.threads))
+        return
     settings = ModelSettings(path=args.model, max_length=512)
     served = serve(settings, LocalSettings(threads=args.threads))
     backend = LocalBackend(served.network, 512)
@@ -131,9 +174,13 @@ def main() -> None:
         config = DecoderConfig(k=k, gen_length=128, block_size=16, attention="block_causal")
         decoder = make_decoder(config)
         numbers = overhead(backend, decoder, prompts, served.vocabulary, args.repeats)
-        print(f"lopa k={k}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers.items()))
+        _print(f"lopa k={k}", numbers)
         numbers = packing(backend, decoder, prompts, served.vocabulary, args.batch, args.repeats, args.threads)
-        print(f"lopa k={k}, batch {args.batch}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers.items()))
+        _print(f"lopa k={k}, batch {args.batch}", numbers)
+
+
+def _print(label: str, numbers: dict[str, float]) -> None:
+    print(f"{label}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers.items()))
 
 
 if __name__ == "__main__":
