@@ -11,6 +11,7 @@ from analysis.runs import Run
 from analysis.study import Study, same_problems
 from lopa_bench.metrics import compare as compare_samples
 from lopa_bench.presets import PRESETS
+from lopa_bench.statistics import adjusted
 
 MANY_TESTS = (
     "Each p value is McNemar's exact test for one pair of runs. Of many such tests some are small by chance: the "
@@ -52,12 +53,10 @@ def against_baselines(study: Study) -> list[Comparison]:
 
 def adjust(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """With p values adjusted for the number of comparisons."""
-    from scipy.stats import false_discovery_control
-
     tested = [one for one in comparisons if one.numbers["mcnemar_p"] is not None]
-    adjusted = iter(false_discovery_control([one.numbers["mcnemar_p"] for one in tested])) if tested else iter(())
+    values = iter(adjusted([one.numbers["mcnemar_p"] for one in tested]))
     return [
-        one if one.numbers["mcnemar_p"] is None else Comparison(one.a, one.b, one.numbers, float(next(adjusted)))
+        one if one.numbers["mcnemar_p"] is None else Comparison(one.a, one.b, one.numbers, next(values))
         for one in comparisons
     ]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lopa_bench.statistics import adjusted
 from lopa_bench.words import number
 
 if TYPE_CHECKING:
@@ -48,16 +49,13 @@ def compare_all(runs: Sequence[Run]) -> list[tuple[Run, Mapping[str, Any]]]:
         for run in runs[1:]
         if (run[0]["task"], run[0]["source_sha256"]) == source
     ]
-    return _adjusted([(run, numbers) for run, numbers in found if numbers["pairs"]])
+    return _with_adjusted_p([(run, numbers) for run, numbers in found if numbers["pairs"]])
 
 
-def _adjusted(found: list[tuple[Run, dict[str, Any]]]) -> list[tuple[Run, Mapping[str, Any]]]:
-    from scipy.stats import false_discovery_control
-
+def _with_adjusted_p(found: list[tuple[Run, dict[str, Any]]]) -> list[tuple[Run, Mapping[str, Any]]]:
     tested = [numbers for _, numbers in found if numbers["mcnemar_p"] is not None]
-    adjusted = false_discovery_control([numbers["mcnemar_p"] for numbers in tested]) if tested else []
-    for numbers, p in zip(tested, adjusted, strict=True):
-        numbers["adjusted_p"] = float(p)
+    for numbers, p in zip(tested, adjusted([numbers["mcnemar_p"] for numbers in tested]), strict=True):
+        numbers["adjusted_p"] = p
     return list(found)
 
 
@@ -90,7 +88,7 @@ def _cells(
     run: Mapping[str, Any], own: Mapping[str, Any], first: Mapping[str, Any], numbers: Mapping[str, Any]
 ) -> list[str]:
     accuracy = numbers["accuracy_difference"]
-    latencies = own.get("latency_s"), first.get("latency_s")
+    latency, reference = own.get("latency_s"), first.get("latency_s")
     return [
         _name(run),
         run["model"],
@@ -100,7 +98,7 @@ def _cells(
         _p(numbers.get("adjusted_p")),
         _times(numbers, "tpf"),
         _times(numbers, "tps"),
-        "-" if None in latencies else f"×{number(latencies[0] / latencies[1])}",  # type: ignore[operator]
+        "-" if latency is None or not reference else f"×{number(latency / reference)}",
     ]
 
 

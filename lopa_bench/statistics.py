@@ -38,6 +38,13 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * tail / 2**pairs)
 
 
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """P values that control the expected share of false findings among all of them (Benjamini and Hochberg 1995)."""
+    from scipy.stats import false_discovery_control
+
+    return [float(p) for p in false_discovery_control(p_values)] if len(p_values) else []
+
+
 def pass_at(k: int, n: int, correct: int) -> float | None:
     """Probability that one of k samples drawn from n, `correct` of them right, is right; None for k > n.
 

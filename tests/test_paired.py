@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from rich.console import Console
 
 from lopa_bench import console
-from lopa_bench.config import Config, ConfigError, validate
+from lopa_bench.config import ConfigError, validate
 from lopa_bench.console import report_sweep
-from lopa_bench.entry import prepare
 from lopa_bench.jobs import JobReport
 from lopa_bench.metrics import aggregate
 from lopa_bench.paired import baseline_first, compare_all, paired_table
 from lopa_bench.reading import read_samples
 from lopa_bench.records import RunStore
+from tests.test_conf import composed
 from tests.test_records import run_row, sample
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -88,14 +87,6 @@ def test_a_baseline_that_did_not_finish_is_told(runs: list[console.Run], tmp_pat
 def test_a_wrong_baseline_is_refused(against: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"against={against} is not allowed; allowed: NAME:VALUE")):
         validate(composed(f"against={against}"))
-
-
-def composed(*overrides: str) -> Config:
-    prepare()
-    with initialize_config_module("conf", version_base="1.3"):
-        config = OmegaConf.to_object(compose("config", list(overrides)))
-    assert isinstance(config, Config)
-    return config
 
 
 @pytest.mark.parametrize(

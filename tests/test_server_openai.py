@@ -98,6 +98,21 @@ def test_a_stream_is_put_together_and_its_usage_record_read(tmp_path: Path) -> N
     assert len(row["itl_s"]) == len(pieces) - 1
 
 
+def test_a_chat_stream_tells_thinking_from_answer(tmp_path: Path) -> None:
+    def delta(reason: str | None = None, **parts: str) -> dict[str, Any]:
+        return {"choices": [{"delta": parts, "finish_reason": reason}]}
+
+    pieces = [delta(role="assistant"), delta(reasoning_content="Hm, 5?"), delta(content=gold_text(0)), delta("stop")]
+    usage = [{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 40}}]
+    with serving(lambda *_: events(pieces + usage)) as fake:
+        result = run_served(config_for(tmp_path, fake.url, limit=1, name="openai", api="chat", stream=True))
+    [row] = samples_of(result)
+    assert (row["answer_text"], row["correct"]) == (gold_text(0), True)
+    assert row["completion"] == f"<think>Hm, 5?</think>{gold_text(0)}"
+    assert (row["window_tokens"], row["content_tokens"]) == (40, 39)
+    assert row["ttft_s"] is None, "two pieces of forty tokens did not come singly"
+
+
 def _columns(reply: Reply, codec: Codec | None = None, stop: tuple[str, ...] = ("Q:",)) -> dict[str, Any]:
     return reply_columns(reply, stop, codec, total_s=2.0)
 

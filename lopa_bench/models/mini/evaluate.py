@@ -1,7 +1,7 @@
 """Accuracy and tokens per forward of the embedded models: `python -m lopa_bench.models.mini.evaluate`.
 
 Uses the project's decoders, tasks and local backend, on the embedded sets. The autoregressive twin (a folder in
-Qwen2's layout) is decoded greedily by `transformers`.
+Qwen2's layout) is decoded greedily as `decoder=ar` does.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from decoders import DecoderConfig, decode, make_decoder
+from lopa_bench.backends.autoregressive import decode_text, load_causal
 from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.local import Job, LocalBackend
 from lopa_bench.completion import complete
@@ -87,24 +88,16 @@ def measure(task: Task, served: ServedModel, label: str, config: DecoderConfig) 
     return row(task, label, str(config.attention), texts, tokens, forwards)
 
 
-def measure_twin(task: Task, folder: Path) -> Row:
+def measure_twin(task: Task, folder: Path, threads: int) -> Row:
     """Greedy decoding of the autoregressive twin; every token, the end token too, takes one forward."""
-    import transformers
-
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
+    model = load_causal(ModelSettings(path=str(folder), layout="causal"), LocalSettings(device="cpu", threads=threads))
     texts, tokens, forwards = [], 0, 0
     for problem in task.problems:
-        prompt = task.prompt(problem)
-        text = prompt.text
-        if prompt.messages is not None:
-            text = tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, tokenize=False)
-        inputs = tokenizer(text, add_special_tokens=False, return_tensors="pt", return_token_type_ids=False)
-        output = model.generate(**inputs, max_new_tokens=LONGEST_ANSWER, do_sample=False)
-        ids = output[0, inputs["input_ids"].shape[1] :].tolist()
-        result = complete(ids, [tokenizer.eos_token_id], task.stop, tokenizer.decode)
+        outcome = decode_text(model, model.codec.encode(task.prompt(problem)), LONGEST_ANSWER, 0.0, 0)
+        assert outcome.generation is not None
+        result = complete(outcome.generation.ids, model.end_ids, task.stop, model.codec.decode)
         texts.append(result.answer)
-        tokens, forwards = tokens + result.content_tokens, forwards + len(ids)
+        tokens, forwards = tokens + result.content_tokens, forwards + outcome.generation.forwards
     return row(task, "autoregressive", "causal", texts, tokens, forwards)
 
 
@@ -132,7 +125,7 @@ def main() -> None:
     for name in args.tasks:
         task = make_task(TaskConfig(name=name, source="embedded", limit=args.limit), embedded_default=True)
         if autoregressive:
-            print(measure_twin(task, args.weights), flush=True)
+            print(measure_twin(task, args.weights, args.threads), flush=True)
             continue
         served = serve(ModelSettings(path=str(args.weights)), LocalSettings(device="cpu", threads=args.threads))
         for attention in args.attentions:
