@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+THINK_END = "</think>"
+
 
 @dataclass(frozen=True)
 class Completion:
@@ -34,8 +36,9 @@ def complete(
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int:
-    """Where the first stop string begins; -1 if there is none."""
-    return min((i for i in (text.find(s) for s in stop if s) if i >= 0), default=-1)
+    """Where the first stop string begins; -1 if there is none. One inside a thinking passage stops nothing."""
+    begin = text.find(THINK_END) + len(THINK_END) if THINK_END in text else 0
+    return min((i for i in (text.find(s, begin) for s in stop if s) if i >= 0), default=-1)
 
 
 def _tokens_before(ids: list[int], at: int, decode: Callable[[Sequence[int]], str]) -> int:

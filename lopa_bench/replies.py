@@ -7,15 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 from lopa_bench.backends.outcome import Arrival, Reply
-from lopa_bench.completion import first_stop
+from lopa_bench.completion import THINK_END, first_stop
 from lopa_bench.models.tokenizers import Codec
-
-THINK_END = "</think>"
 
 
 def reply_columns(reply: Reply, stop: Sequence[str], codec: Codec | None, total_s: float) -> dict[str, Any]:
     """Text, tokens and times. `codec` counts tokens where the server does not; without it they stay unknown."""
-    answer = cut_at_stop(reply.text, stop)
+    at = first_stop(reply.text, stop)
+    answer = reply.text if at < 0 else reply.text[:at]
     counts = _counts(reply, answer, codec)
     first, gaps = token_times(reply)
     return counts | {
@@ -39,13 +38,6 @@ def _finish_reason(reply: Reply, answer: str) -> str:
     if answer != reply.text:
         return "stop"
     return "eos" if reply.ended_by == "token" else reply.finish_reason
-
-
-def cut_at_stop(text: str, stop: Sequence[str]) -> str:
-    """The text before the first stop string; one inside a thinking passage stops nothing."""
-    begin = text.find(THINK_END) + len(THINK_END) if THINK_END in text else 0
-    at = first_stop(text[begin:], stop)
-    return text if at < 0 else text[: begin + at]
 
 
 def _counts(reply: Reply, answer: str, codec: Codec | None) -> dict[str, Any]:

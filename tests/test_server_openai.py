@@ -10,9 +10,10 @@ import pytest
 
 from lopa_bench.backends.config import BackendError
 from lopa_bench.backends.outcome import Arrival, Reply
+from lopa_bench.completion import complete, first_stop
 from lopa_bench.models.folders import locate
 from lopa_bench.models.tokenizers import Codec, load_tokenizer
-from lopa_bench.replies import cut_at_stop, reply_columns, token_times
+from lopa_bench.replies import reply_columns, token_times
 from tasks.base import Prompt
 from tests.fake_server import Answer, completed, events, serving, whole
 from tests.served_runs import config_for, gold_text, run_served, samples_of
@@ -127,8 +128,12 @@ def test_thinking_counts_as_tokens_and_never_as_answer() -> None:
 
 
 def test_a_stop_string_inside_thinking_stops_nothing() -> None:
-    assert cut_at_stop("<think>Q: hm</think>It is 3. Q: next", ("Q:",)) == "<think>Q: hm</think>It is 3. "
-    assert cut_at_stop("It is 3.", ("Q:", "")) == "It is 3."
+    text = "<think>Q: hm</think>It is 3. Q: next"
+    answer = text.removesuffix("Q: next")
+    assert _columns(Reply(text, "stop"))["answer_text"] == answer
+    ids = list(range(len(text)))
+    assert complete(ids, (), ("Q:",), lambda some: text[: len(some)]).answer == answer, "the same rule for a model here"
+    assert first_stop("It is 3.", ("Q:", "")) == -1
 
 
 def test_what_a_stop_string_cuts_off_is_no_content(codec: Codec) -> None:
