@@ -19,8 +19,8 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover
-    fcntl = None  # type: ignore[assignment]
+except ImportError:  # pragma: no cover  # Windows, where runs go unlocked
+    fcntl = None  # type: ignore[assignment]  # a module or nothing
 
 NAME = "lock"
 TRIES, PAUSE = 5, 0.05  # a reader that asks `is_locked` holds the lock for an instant

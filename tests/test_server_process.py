@@ -67,6 +67,13 @@ def test_a_program_that_is_not_installed_is_named(tmp_path: Path) -> None:
         run_served(launched(tmp_path, command=["no_such_server", "{port}"]))
 
 
+def test_what_would_not_reach_a_launched_server_is_refused(tmp_path: Path) -> None:
+    config = launched(tmp_path)
+    config.model.revision = "abc"
+    with pytest.raises(BackendError, match=r"model.revision=abc would not reach a launched server; allowed: a merged"):
+        run_served(config)
+
+
 def test_a_launched_server_that_dies_ends_the_run_with_what_it_answered(tmp_path: Path) -> None:
     mortal = launched(tmp_path, "{port}", "5", limit=8)
     with pytest.raises(BackendError, match=r"the server at http://127.0.0.1:\d+ is gone"):

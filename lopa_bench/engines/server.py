@@ -67,6 +67,12 @@ class ServerEngine(Engine):
 
     def _launch(self, path: str, folder: Path) -> str:
         model = self.plan.config.model
+        if model.lora or model.revision:
+            name = "lora" if model.lora else "revision"
+            raise BackendError(
+                f"model.{name}={getattr(model, name)} would not reach a launched server; allowed: a merged checkpoint "
+                "folder, or backend.url of a server that has it"
+            )
         facts = {
             "model": path, "dtype": model.dtype, "max_length": str(model.max_length),
             "algorithm": str(self.settings.algorithm),

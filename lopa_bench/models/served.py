@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from decoders.types import Vocabulary
 from lopa_bench.backends.config import LocalSettings
-from lopa_bench.checksums import weights_sha256
 from lopa_bench.config import ModelSettings
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
@@ -26,13 +24,11 @@ TORCH_THREADS = torch.get_num_threads()
 
 @dataclass
 class ServedModel:
-    """`sha256` covers the weight files, the adapter's included."""
+    """A network with what turns prompts into ids and ids into text."""
 
     network: Transformer
     codec: Codec
     vocabulary: Vocabulary
-    folder: Path
-    sha256: str
     device: str
     dtype: str
 
@@ -90,7 +86,4 @@ def serve(model: ModelSettings, backend: LocalSettings, batch: int = 1) -> Serve
     vocabulary = Vocabulary(config.mask_id, config.end_ids, config.vocab_size)
     start_id = config.bos_id if model.add_bos else None
     codec = Codec(load_tokenizer(folder), start_id, model.chat_template_kwargs)
-    sha256 = weights_sha256(folder, lora)
-    return ServedModel(
-        network, codec, vocabulary, folder, sha256, str(device), str(dtype).removeprefix("torch.")
-    )  # fmt: skip
+    return ServedModel(network, codec, vocabulary, str(device), str(dtype).removeprefix("torch."))
