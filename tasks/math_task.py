@@ -11,6 +11,7 @@ from typing import Any
 from tasks.base import Problem, Prompt, Score, Task, TaskConfig, TaskError
 from tasks.files import Row
 from tasks.math_answers import final_answer, same_text, solution_answer
+from tasks.math_golds import unequal_golds
 from tasks.math_grader import Comparison, GraderPool
 from tasks.math_shots import MINERVA_SHOTS
 from tasks.prompts import chat_prompt, completion_prompt
@@ -91,13 +92,12 @@ class Math(Task):
 
     def _check_golds(self) -> None:
         """Every gold must equal itself under the scorer, else no answer to its problem could be found right."""
-        golds = [(problem.gold, problem.gold) for problem in self.problems]
-        verdicts = self._graders.compare_all(golds)
-        failed = [p.id for p, verdict in zip(self.problems, verdicts, strict=True) if not verdict.correct]
+        unequal = set(unequal_golds([problem.gold for problem in self.problems], self._graders))
+        failed = [problem.id for problem in self.problems if problem.gold in unequal]
         if failed:
             names = ", ".join(failed[:5])
             warnings.warn(
-                f"math-verify does not find {len(failed)} of {len(golds)} golds of {self.source.name} equal to "
+                f"math-verify does not find {len(failed)} of {len(self.problems)} golds of {self.source.name} equal to "
                 f"themselves; only the same text will count as right for: {names}",
                 stacklevel=2,
             )

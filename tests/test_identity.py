@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from decoders.config import DecoderConfig
-from lopa_bench import checksums, identity
+from lopa_bench import identity
 from lopa_bench.backends.config import LocalSettings
-from lopa_bench.checksums import files_sha256, remembered_sha256
 from lopa_bench.config import Config, ConfigError, ModelSettings
 from lopa_bench.plan import make_plan
 from lopa_bench.units import Shard, Unit, sample_seed
@@ -96,21 +94,6 @@ def test_other_weights_another_template_and_other_code_are_other_runs(
     monkeypatch.setattr(identity, "product_version", lambda: "9.9.9")
     keys.add(key(config))
     assert len(keys) == 5
-
-
-def test_large_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(b"one")
-    first = remembered_sha256([weights])
-    assert first == files_sha256([weights])
-    monkeypatch.setattr(checksums, "files_sha256", lambda _: pytest.fail("read again"))
-    assert remembered_sha256([weights]) == first
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    weights.write_bytes(b"two")  # of the same size
-    os.utime(weights, ns=(1, 1))
-    assert remembered_sha256([weights]) == files_sha256([weights]) != first
 
 
 def test_shards_are_disjoint_and_complete() -> None:

@@ -1,12 +1,14 @@
 """The MATH tasks: sources, prompts and verdicts."""
 
 import json
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tasks.base import Problem, Prompt, TaskConfig, TaskError
+from tasks.math_grader import Comparison, GraderPool
 from tasks.math_task import Math, Math500, subjects_in_proportion
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -63,6 +65,44 @@ def test_a_gold_that_does_not_equal_itself_is_reported_at_the_start(tmp_path: Pa
     with pytest.warns(UserWarning, match="1 of 1 golds .* equal to themselves.*: math-test-0"):
         task = _task(path)
     assert task.problems[0].id == "math-test-0"
+
+
+def test_a_proof_of_the_golds_holds_for_the_same_golds_grader_and_libraries(
+    math_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOPA_BENCH_CACHE", str(tmp_path / "cache"))
+    proved: list[int] = []
+
+    def compare_all(_: GraderPool, pairs: list[tuple[str, str]]) -> list[Comparison]:
+        proved.append(len(pairs))
+        return [Comparison("ok", gold != "8") for gold, _ in pairs]
+
+    monkeypatch.setattr(GraderPool, "compare_all", compare_all)
+    for _ in range(2):  # the warning is of the golds, not of the proof
+        with pytest.warns(UserWarning, match="1 of 2 golds .*: math-test-1"):
+            _task(math_file)
+    assert proved == [2]
+    _task(math_file, limit=1)
+    assert proved == [2, 1]
+    with monkeypatch.context() as other:
+        other.setattr("tasks.math_golds.version", lambda _: "9.9.9")
+        _task(math_file, limit=1)
+    assert proved == [2, 1, 1]
+    monkeypatch.setattr("tasks.math_golds._code_sha256", lambda: "changed")
+    _task(math_file, limit=1)
+    assert proved == [2, 1, 1, 1]
+
+
+def test_a_timeout_proves_nothing(math_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOPA_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(GraderPool, "compare_all", lambda _, pairs: [Comparison("timeout") for _ in pairs])
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="2 of 2 golds"):
+            _task(math_file)
+    monkeypatch.setattr(GraderPool, "compare_all", lambda _, pairs: [Comparison("ok", True) for _ in pairs])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _task(math_file)
 
 
 def test_any_first_problems_hold_the_subjects_by_their_share() -> None:
