@@ -13,6 +13,8 @@ OUT ?= outputs
 install: $(VENV)/.installed
 
 $(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit(sys.version_info < (3, 11) and \
+		"lopa_bench needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is " + v + ": make install PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

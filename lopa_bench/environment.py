@@ -15,7 +15,6 @@ PACKAGES = (
     "transformers",
     "tokenizers",
     "datasets",
-    "evaluate",
     "hydra-core",
     "numpy",
     "pyarrow",

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ def new_run_id(root: Path | str, *labels: object) -> str:
 
     A name that exists already, whoever made it, gets a suffix.
     """
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     slugs = [re.sub(r"[^a-z0-9]+", "-", str(label).lower()).strip("-") for label in labels]
     run_id = stem = "-".join([stamp, *filter(None, slugs)])
     while True:

@@ -8,9 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests import benchmark_files
 from tests.warm import Warm
 
 TEXTS = Path(__file__).parents[1] / "tasks" / "embedded" / "gsm8k_train.jsonl"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of whole benchmark files run where these are. A folder that was named must have them."""
+    missing = benchmark_files.missing()
+    if missing and benchmark_files.NAMED:
+        raise pytest.UsageError(f"LOPA_BENCH_DATA={benchmark_files.NAMED}: no {', '.join(missing)} there")
+    if missing:
+        reason = f"whole benchmark files are needed (LOPA_BENCH_DATA): {', '.join(missing)}"
+        for item in items:
+            if item.get_closest_marker("data"):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

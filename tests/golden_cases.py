@@ -23,7 +23,7 @@ from lopa_bench.models.loader import load_model
 torch.set_num_threads(1)  # the networks are tiny
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = [folder for folder in (ROOT / "tests" / "golden", ROOT.parent / "shared" / "golden") if folder.exists()]
+FOLDER = ROOT / "tests" / "golden"
 
 # What the released programs do and we do not by default.
 RELEASED: dict[str, Any] = {"decode_tail": True, "mask_logit": "keep"}
@@ -31,12 +31,8 @@ CONFIDENCE = {"default": "prob", "margin": "margin", "neg_entropy": "neg_entropy
 
 
 def case_files() -> dict[str, Path]:
-    """All cases by id; those in the repository first, the rest where the full set lies beside it."""
-    found: dict[str, Path] = {}
-    for folder in FOLDERS:
-        for path in sorted((folder / "cases").glob("*.json")):
-            found.setdefault(path.stem, path)
-    return found
+    """All cases by id."""
+    return {path.stem: path for path in sorted((FOLDER / "cases").glob("*.json"))}
 
 
 def cases_of(*decoders: str) -> list[str]:
@@ -49,8 +45,7 @@ def load(name: str) -> dict[str, Any]:
 
 @cache
 def backend(model: str) -> LocalBackend:
-    folder = next(folder / "models" / model for folder in FOLDERS if (folder / "models" / model).exists())
-    return LocalBackend(load_model(folder, torch.float32, torch.device("cpu")), max_length=256)
+    return LocalBackend(load_model(FOLDER / "models" / model, torch.float32, torch.device("cpu")), max_length=256)
 
 
 def vocabulary(case: dict[str, Any]) -> Vocabulary:

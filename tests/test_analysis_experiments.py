@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import re
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from decoders.config import ScoreConfig, settings
 from lopa_bench.config import Config, validate
 from lopa_bench.entry import prepare
 from tests.analysis_runs import simulate, write_run
+from tests.extras import has_plugin
 
 FOLDER = Path(__file__).parents[1] / "conf" / "experiment"
 FILES = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
@@ -50,7 +50,7 @@ def composed(name: str) -> tuple[Config, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_experiment_composes_and_is_valid(name: str) -> None:
-    if name == "search_tpf" and importlib.util.find_spec("hydra_plugins") is None:
+    if name == "search_tpf" and not has_plugin("hydra_optuna_sweeper"):
         pytest.skip("the extra optuna is not installed")
     composed(name)
 

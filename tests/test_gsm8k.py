@@ -10,13 +10,7 @@ from tasks.base import Prompt, TaskConfig, TaskError
 from tasks.gsm8k import FRAME, FRAME_COT, Gsm8k
 from tasks.gsm8k_lm_eval import COT_SHOTS
 from tasks.prompts import Shot, completion_prompt, lm_eval_draw_number, lm_eval_draws
-
-SHARED = Path(__file__).parents[2] / "shared"
-GOLDEN = SHARED / "golden_prompts.json"
-needs_shared = pytest.mark.skipif(
-    not (SHARED / "data" / "gsm8k").is_dir() or not GOLDEN.is_file(),
-    reason="no shared/data/gsm8k and shared/golden_prompts.json beside the project",
-)
+from tests.benchmark_files import GSM8K_TEST, GSM8K_TRAIN, golden_prompts
 
 
 def _row(number: int) -> dict[str, str]:
@@ -170,13 +164,13 @@ def test_lm_eval_draws_depend_on_the_number_of_processes() -> None:
         lm_eval_draw_number(row=2, rank=1, world=8)
 
 
-@needs_shared
+@pytest.mark.data
 @pytest.mark.parametrize("shots", [4, 5])
 def test_lm_eval_prompts_of_one_process_are_equal_byte_for_byte(shots: int) -> None:
     style = {"prompt_style": "lm_eval", "shots_style": "lm_eval"}
-    task = _task(SHARED / "data/gsm8k/test.jsonl", shots=shots, limit=3, **style)
+    task = _task(GSM8K_TEST, shots=shots, limit=3, **style)
     assert task.source.name == "GSM8K test (original file)"
-    entries = json.loads(GOLDEN.read_text())[f"gsm8k-k{shots}-rank0of1"]
+    entries = golden_prompts(f"gsm8k-k{shots}-rank0of1")
     assert [entry["doc_id"] for entry in entries] == [0, 1, 2]
     for entry, problem in zip(entries, task.problems, strict=True):
         assert task.prompt(problem) == Prompt(entry["prompt"])
@@ -184,23 +178,22 @@ def test_lm_eval_prompts_of_one_process_are_equal_byte_for_byte(shots: int) -> N
         assert tuple(entry["gen_kwargs"]["until"]) == task.stop
 
 
-@needs_shared
+@pytest.mark.data
 @pytest.mark.parametrize("shots", [4, 5])
 def test_lm_eval_prompt_of_rank_1_of_8_is_equal_byte_for_byte(shots: int) -> None:
-    (entry,) = json.loads(GOLDEN.read_text())[f"gsm8k-k{shots}-rank1of8"]
-    problem = _task(SHARED / "data/gsm8k/test.jsonl", shots=0).problems[entry["doc_id"]]
-    train = [json.loads(line) for line in (SHARED / "data/gsm8k/train.jsonl").read_text().splitlines()]
+    (entry,) = golden_prompts(f"gsm8k-k{shots}-rank1of8")
+    problem = _task(GSM8K_TEST, shots=0).problems[entry["doc_id"]]
+    train = [json.loads(line) for line in GSM8K_TRAIN.read_text().splitlines()]
     number = lm_eval_draw_number(entry["doc_id"], rank=1, world=8)
     draw = next(islice(lm_eval_draws(len(train), shots), number, None))
     examples = [Shot(str(i), train[i]["question"], train[i]["answer"]) for i in draw]
     assert completion_prompt(problem.question, examples, FRAME).text == entry["prompt"]
 
 
-@needs_shared
+@pytest.mark.data
 def test_lm_eval_cot_prompts_are_equal_byte_for_byte() -> None:
-    task = _task(SHARED / "data/gsm8k/test.jsonl", prompt_style="lm_eval_cot")
-    golden = json.loads(GOLDEN.read_text())
-    for entry in golden["gsm8k_cot-k8-rank0of1"] + golden["gsm8k_cot-k8-rank1of8"]:
+    task = _task(GSM8K_TEST, prompt_style="lm_eval_cot")
+    for entry in golden_prompts("gsm8k_cot-k8-rank0of1") + golden_prompts("gsm8k_cot-k8-rank1of8"):
         problem = task.problems[entry["doc_id"]]
         assert task.prompt(problem) == Prompt(entry["prompt"])
         assert completion_prompt(problem.question, COT_SHOTS, FRAME_COT).text == entry["prompt"]
@@ -213,9 +206,9 @@ def test_the_cot_style_has_eight_fixed_examples(test_file: Path) -> None:
         _task(test_file, prompt_style="lm_eval_cot", shots=9)
 
 
-@needs_shared
+@pytest.mark.data
 def test_the_original_file_has_1319_problems_with_disjoint_few_shots() -> None:
-    task = _task(SHARED / "data/gsm8k/test.jsonl")
+    task = _task(GSM8K_TEST)
     assert (len(task.problems), task.source.rows, task.shots) == (1319, 1319, 4)
     assert len({problem.id for problem in task.problems}) == 1319
     assert all(task.score(problem, problem.row["answer"]).correct for problem in task.problems)

@@ -7,8 +7,7 @@ import pytest
 
 from tasks import gsm8k_lm_eval as lm_eval
 from tasks.gsm8k_answers import flexible_answer, same_number, strict_answer
-
-SHARED_DATA = Path(__file__).parents[2] / "shared" / "data" / "gsm8k"
+from tests.benchmark_files import GSM8K_TEST, GSM8K_TRAIN
 
 NUMBERS = [  # completion, gold, flexible value, right
     ("#### 1,450.00", "1450", "1450", True),
@@ -115,10 +114,10 @@ def test_the_strict_cot_filter_of_lm_eval_wants_a_character_after_the_number() -
     assert lm_eval.strict("So it is 18.", cot=True) == "[invalid]"
 
 
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="no shared/data/gsm8k beside the project")
-@pytest.mark.parametrize(("file", "rows"), [("test.jsonl", 1319), ("train.jsonl", 7473)])
-def test_every_gold_answer_scores_right(file: str, rows: int) -> None:
-    answers = [json.loads(line)["answer"] for line in (SHARED_DATA / file).read_text().splitlines()]
+@pytest.mark.data
+@pytest.mark.parametrize(("file", "rows"), [(GSM8K_TEST, 1319), (GSM8K_TRAIN, 7473)], ids=["test", "train"])
+def test_every_gold_answer_scores_right(file: Path, rows: int) -> None:
+    answers = [json.loads(line)["answer"] for line in file.read_text().splitlines()]
     assert len(answers) == rows
     for answer in answers:
         gold = answer.rpartition("####")[2].replace(",", "").strip()

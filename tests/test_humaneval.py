@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,11 @@ import pytest
 from tasks.base import TaskConfig, TaskError
 from tasks.humaneval import HumanEval
 from tasks.registry import make_task
-
-SHARED = Path(__file__).parents[2] / "shared"
-DATA = SHARED / "data"
-PLAIN = DATA / "humaneval" / "HumanEval.jsonl.gz"
-PLUS = DATA / "humaneval_plus" / "HumanEvalPlus.jsonl.gz"
-MINI = DATA / "humaneval_plus" / "HumanEvalPlus-Mini.jsonl.gz"
-ORIGIN = DATA / "humaneval_plus" / "HumanEvalPlus-OriginFmt.jsonl.gz"
-real_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the original files are not in {DATA}")
+from tests.benchmark_files import HUMANEVAL as PLAIN
+from tests.benchmark_files import HUMANEVAL_PLUS as PLUS
+from tests.benchmark_files import HUMANEVAL_PLUS_MINI as MINI
+from tests.benchmark_files import HUMANEVAL_PLUS_ORIGIN as ORIGIN
+from tests.benchmark_files import golden_prompts
 
 
 def task(source: Path | str, name: str = "humaneval", **settings: Any) -> HumanEval:
@@ -35,16 +31,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 # --- prompts
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("process", ["rank0of1", "rank1of8"])
 @pytest.mark.parametrize(
     ("name", "source"), [("humaneval", PLAIN), ("humaneval_plus", PLUS), ("humaneval_plus", ORIGIN)]
 )
 def test_prompts_equal_those_of_lm_eval(name: str, source: Path, process: str) -> None:
-    path = SHARED / "golden_prompts.json"
-    if not path.is_file():
-        pytest.skip(f"no {path}")
     made = task(source, name, prompt_style="lm_eval")
-    for entry in json.loads(path.read_text())[f"{name}-k0-{process}"]:
+    for entry in golden_prompts(f"{name}-k0-{process}"):
         prompt = made.prompt(made.problems[entry["doc_id"]])
         assert (prompt.text, prompt.messages) == (entry["prompt"], None)
         assert list(made.stop) == entry["gen_kwargs"]["until"]
@@ -103,7 +97,7 @@ def test_known_bad_programs_score_nothing(completion: str) -> None:
     assert not any(score.correct for score in made.score_all([(problem, completion) for problem in made.problems]))
 
 
-@real_data
+@pytest.mark.data
 def test_tests_use_the_helpers_of_the_data_set_and_not_those_of_the_program() -> None:
     """HumanEval/38 checks decode(encode(text)) with the prompt's encode; a program cannot bring its own."""
     made = task(PLAIN)
@@ -113,7 +107,7 @@ def test_tests_use_the_helpers_of_the_data_set_and_not_those_of_the_program() ->
     assert (good.status, bad.status) == ("pass", "wrong")
 
 
-@real_data
+@pytest.mark.data
 def test_some_golds_and_the_next_problems_gold() -> None:
     made = task(PLAIN)
     chosen = [made.problems[number] for number in (0, 10, 32, 33, 50, 163)]
@@ -123,7 +117,7 @@ def test_some_golds_and_the_next_problems_gold() -> None:
     assert not any(score.correct for score in shifted)
 
 
-@real_data
+@pytest.mark.data
 def test_golds_of_humaneval_plus_pass_on_the_mini_inputs() -> None:
     made = task(MINI, "humaneval_plus", limit=12)
     scores = made.score_all([(problem, problem.gold) for problem in made.problems])
@@ -131,7 +125,7 @@ def test_golds_of_humaneval_plus_pass_on_the_mini_inputs() -> None:
     assert "Mini" in made.source.name
 
 
-@real_data
+@pytest.mark.data
 def test_humaneval_32_takes_any_root_also_from_the_hubs_rows() -> None:
     newton = (
         "    x, step = 0.5, 1.0\n    while abs(poly(xs, x)) > 1e-9:\n"
@@ -146,7 +140,7 @@ def test_humaneval_32_takes_any_root_also_from_the_hubs_rows() -> None:
 
 
 @pytest.mark.slow
-@real_data
+@pytest.mark.data
 @pytest.mark.parametrize(("source", "name"), [(PLAIN, "humaneval"), (PLUS, "humaneval_plus")])
 def test_every_gold_passes(source: Path, name: str) -> None:
     made = task(source, name)

@@ -6,7 +6,6 @@ stand-in that runs a batch script here; Ray is told of a GPU that is not there, 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -18,15 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.extras import has_plugin
 from tests.warm import FAULTS, ROOT
 
 pytestmark = pytest.mark.slow
 
 
 def needs(plugin: str) -> pytest.MarkDecorator:
-    found = importlib.util.find_spec("hydra_plugins")
-    missing = found is None or importlib.util.find_spec(f"hydra_plugins.{plugin}") is None
-    return pytest.mark.skipif(missing, reason=f"{plugin} is not installed")
+    return pytest.mark.skipif(not has_plugin(plugin), reason=f"{plugin} is not installed")
 
 
 # Three commands of Slurm, as far as submitit uses them. `srun` gets its own options and then the command.

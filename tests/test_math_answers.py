@@ -3,14 +3,12 @@
 import json
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from tasks.math_answers import final_answer, same_text, solution_answer
 from tasks.math_grader import GraderPool
-
-SHARED_DATA = Path(__file__).parents[2] / "shared" / "data" / "math500" / "test.jsonl"
+from tests.benchmark_files import MATH500
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +124,9 @@ def test_any_thread_may_ask(graders: GraderPool) -> None:
     assert verdicts == [True] * 8
 
 
-@pytest.mark.skipif(not SHARED_DATA.is_file(), reason="no shared/data/math500 beside the project")
+@pytest.mark.data
 def test_all_500_golds_equal_themselves_and_their_solutions(graders: GraderPool) -> None:
-    rows = [json.loads(line) for line in SHARED_DATA.read_text().splitlines()]
+    rows = [json.loads(line) for line in MATH500.read_text().splitlines()]
     assert len(rows) == 500
     pairs = [(row["answer"], row["answer"]) for row in rows]
     pairs += [(row["answer"], final_answer(row["solution"]) or "") for row in rows]

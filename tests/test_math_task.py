@@ -10,9 +10,8 @@ import pytest
 from tasks.base import Problem, Prompt, TaskConfig, TaskError
 from tasks.math_grader import Comparison, GraderPool
 from tasks.math_task import Math, Math500, subjects_in_proportion
+from tests.benchmark_files import MATH500, golden_prompts
 
-SHARED = Path(__file__).parents[2] / "shared"
-GOLDEN = SHARED / "golden_prompts.json"
 ROWS = [
     {"problem": "What is $\\frac{1}{4} + \\frac{1}{4}$?", "solution": "It is $\\boxed{\\frac{1}{2}}$."},
     {"problem": "What is $2^3$?", "solution": "It is $\\boxed{8}$."},
@@ -151,10 +150,9 @@ def test_chat_shots_are_turns(math_file: Path) -> None:
         _task(math_file, shots=5)
 
 
-@pytest.mark.skipif(not GOLDEN.is_file(), reason="no shared/golden_prompts.json beside the project")
 @pytest.mark.parametrize("key", ["minerva_math_algebra-k4-rank0of1", "minerva_math_algebra-k4-rank1of8"])
 def test_lm_eval_prompts_are_equal_byte_for_byte(tmp_path: Path, key: str) -> None:
-    entries = json.loads(GOLDEN.read_text())[key]
+    entries = golden_prompts(key)
     questions = [entry["prompt"].rpartition("Problem:\n")[2].removesuffix("\n\nSolution:") for entry in entries]
     path = tmp_path / "mine.jsonl"
     rows = [{"problem": question, "solution": "$\\boxed{1}$"} for question in questions]
@@ -165,12 +163,10 @@ def test_lm_eval_prompts_are_equal_byte_for_byte(tmp_path: Path, key: str) -> No
         assert tuple(entry["gen_kwargs"]["until"]) == task.stop
 
 
+@pytest.mark.data
 @pytest.mark.filterwarnings("error::UserWarning")  # of golds that are not equal to themselves
 def test_math500_has_500_problems_whose_solutions_are_right() -> None:
-    path = SHARED / "data" / "math500" / "test.jsonl"
-    if not path.is_file():
-        pytest.skip("no shared/data/math500 beside the project")
-    task = Math500(TaskConfig(name="math500", source=str(path)), embedded_default=False)
+    task = Math500(TaskConfig(name="math500", source=str(MATH500)), embedded_default=False)
     assert task.source.name == "MATH-500 (original file)"
     assert len({problem.id for problem in task.problems}) == 500
     scores = task.score_all([(problem, problem.row["solution"]) for problem in task.problems])

@@ -12,12 +12,11 @@ from tasks.base import TaskConfig, TaskError
 from tasks.mbpp import Mbpp, MbppPlus
 from tasks.mbpp_shots import SHOTS
 from tasks.registry import make_task
-
-SHARED = Path(__file__).parents[2] / "shared"
-DATA = SHARED / "data"
-FULL, SANITIZED = DATA / "mbpp" / "mbpp.jsonl", DATA / "mbpp" / "sanitized-mbpp.json"
-RELEASE, ORIGIN = DATA / "mbpp_plus" / "MbppPlus.jsonl.gz", DATA / "mbpp_plus" / "MbppPlus-OriginFmt.jsonl.gz"
-real_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the original files are not in {DATA}")
+from tests.benchmark_files import MBPP as FULL
+from tests.benchmark_files import MBPP_PLUS as RELEASE
+from tests.benchmark_files import MBPP_PLUS_ORIGIN as ORIGIN
+from tests.benchmark_files import MBPP_SANITIZED as SANITIZED
+from tests.benchmark_files import golden_prompts
 
 ROW = {
     "task_id": 1,
@@ -45,36 +44,31 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LOPA_BENCH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-def golden(name: str) -> list[dict[str, Any]]:
-    path = SHARED / "golden_prompts.json"
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    return json.loads(path.read_text())[name]
-
-
 # --- prompts
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("process", ["rank0of1", "rank1of8"])
 def test_prompts_equal_those_of_lm_eval(process: str) -> None:
     made = task(FULL, prompt_style="lm_eval")
-    for entry in golden(f"mbpp-k3-{process}"):
+    for entry in golden_prompts(f"mbpp-k3-{process}"):
         prompt = made.prompt(made.problems[entry["doc_id"]])
         assert prompt.text == entry["prompt"]
         assert prompt.messages is None
         assert list(made.stop) == entry["gen_kwargs"]["until"]
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("process", ["rank0of1", "rank1of8"])
 @pytest.mark.parametrize("source", [RELEASE, ORIGIN], ids=["release", "OriginFmt"])
 def test_prompts_of_mbpp_plus_equal_those_of_lm_eval(process: str, source: Path) -> None:
-    entries = golden(f"mbpp_plus-k3-{process}")
+    entries = golden_prompts(f"mbpp_plus-k3-{process}")
     made = task(source, "mbpp_plus", prompt_style="lm_eval")
     for entry in entries:
         assert made.prompt(made.problems[entry["doc_id"]]).text == entry["prompt"]
 
 
-@real_data
+@pytest.mark.data
 def test_the_examples_are_rows_2_3_4_of_the_original_file() -> None:
     rows = {row["task_id"]: row for row in map(json.loads, FULL.read_text().splitlines())}
     for shot in SHOTS:
@@ -133,14 +127,14 @@ def test_examples_are_bounded_and_other_styles_have_none(tmp_path: Path) -> None
 # --- rows
 
 
-@real_data
+@pytest.mark.data
 def test_the_full_file_gives_the_test_problems() -> None:
     made = task(FULL)
     assert [problem.id for problem in made.problems] == [f"mbpp-{number}" for number in range(11, 511)]
     assert (made.source.name, made.source.rows) == ("MBPP (original file)", 974)
 
 
-@real_data
+@pytest.mark.data
 def test_the_sanitized_file_gives_all_problems_except_the_examples_that_are_shown() -> None:
     assert len(task(SANITIZED, prompt_style="question").problems) == 427
     shown = task(SANITIZED, prompt_style="lm_eval")
@@ -189,7 +183,7 @@ def test_passing_the_first_test_only_is_no_pass(tmp_path: Path) -> None:
     assert (score.correct, score.details["tests_passed"], score.details["tests"]) == (False, 1, 3)
 
 
-@real_data
+@pytest.mark.data
 def test_some_golds_pass_and_the_next_problems_gold_fails() -> None:
     made = task(FULL)
     chosen = [problem for problem in made.problems if problem.id in ("mbpp-11", "mbpp-126", "mbpp-367", "mbpp-500")]
@@ -199,14 +193,14 @@ def test_some_golds_pass_and_the_next_problems_gold_fails() -> None:
     assert not any(score.correct for score in shifted)
 
 
-@real_data
+@pytest.mark.data
 def test_lm_evals_rule_has_no_setup_so_367_cannot_pass() -> None:
     made = task(FULL, scorer="lm_eval")
     problem = next(problem for problem in made.problems if problem.id == "mbpp-367")
     assert made.score(problem, problem.gold).correct is False
 
 
-@real_data
+@pytest.mark.data
 @pytest.mark.parametrize("source", [RELEASE, ORIGIN], ids=["release", "OriginFmt"])
 def test_some_golds_of_mbpp_plus_pass_with_all_inputs(source: Path) -> None:
     """Tuples (2), complex numbers (124, 252), nested tuples (580), and match objects as results (737)."""
@@ -229,7 +223,7 @@ def test_the_embedded_set_has_derived_inputs_for_mbpp_plus() -> None:
 
 
 @pytest.mark.slow
-@real_data
+@pytest.mark.data
 @pytest.mark.parametrize(
     ("source", "name", "count"), [(FULL, "mbpp", 500), (SANITIZED, "mbpp", 427), (RELEASE, "mbpp_plus", 378)]
 )
