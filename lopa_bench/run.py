@@ -23,6 +23,7 @@ from lopa_bench.resume import REDONE, Claim, claim, missing_units, rows_on_disk
 from lopa_bench.tracking import make_tracker
 from lopa_bench.units import Unit
 from tasks.base import Score
+from tasks.verdicts import judge
 
 if TYPE_CHECKING:
     from lopa_bench.engines.base import Engine, Sample
@@ -179,7 +180,7 @@ class _Runner:
     def _scores(self) -> list[Score | None]:
         """A verdict for each waiting sample; None for those that were not decoded."""
         decoded = [item for item in self.waiting if item[0].is_decoded]
-        verdicts = iter(self.plan.task.score_all([(sample.problem, row["answer_text"]) for sample, row in decoded]))
+        verdicts = iter(judge(self.plan.task, [(sample.problem, row["answer_text"]) for sample, row in decoded]))
         return [next(verdicts) if sample.is_decoded else None for sample, _ in self.waiting]
 
     def _stop(self, error: BaseException) -> None:

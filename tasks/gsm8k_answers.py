@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from fractions import Fraction
 
 from tasks.segments import answer_segment, last_box
 
-# A number as models write it: sign, currency, thousands separators, decimals, exponent, fraction, mixed number.
-# A minus after a digit, letter or bracket is a subtraction, and one before a space a bullet: "18 - 5" ends in 5.
+# A number as models write it: sign, currency, thousands separators, decimals, exponent, fraction, mixed number. It is
+# looked for in `_plain` text, where every dash that is no sign stands between spaces.
 NUMBER = re.compile(
-    r"""(?P<sign>(?<![\w)\]])(?<![\w)\]][ ])-)?
-        (?:\\?[$€£¥]\s?)?
-        (?P<inner>-)?
+    r"""(?P<sign>(?<![\w)\]}-])-)?
+        (?:\\?[$€£¥]\s?(?P<inner>-)?)?
+        (?P<part>(?<=\d/))?                        # of a date, so no numerator: 12/25/2024
         (?:(?P<whole>\d+)[ ](?=\d+/\d))?
         (?P<number>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<!\d)\.\d+)
-        (?P<exponent>[eE][+-]?\d{1,2}(?!\w))?
-        (?:\s?/\s?(?P<denominator>0*[1-9]\d*)(?![\d/]))?""",
+        (?:[eE](?P<exponent>[+-]?\d{1,2})(?!\w)
+          |\s?(?:\\times|\\cdot|[x×*·])\s?10\^\{?(?P<power>[+-]?\d{1,2})(?!\d)\}?)?
+        (?(part)|(?:\s?/\s?(?P<denominator>0*[1-9]\d*)(?![\d/]))?)""",
     re.VERBOSE,
 )
+MOST_DIGITS = 100  # a longer number equals only the same text, so that reading one never takes long or fails
+SIGNS = "\u2010\u2011\u2012\u2013\u2212\u02d7\u2796\ufe63\uff0d"  # dashes that may be a minus
+STROKES = "\u00ad\u2014\u2015\u2e3a\u2e3b\ufe58"  # dashes that part: the soft hyphen, and those of an em and more
+DASHES = str.maketrans(dict.fromkeys(SIGNS, "-") | dict.fromkeys(STROKES, " - "))
+# A dash behind a value is a subtraction, a range, a date or a phone number: "18-5", "$18 -$5" and "30%-5%" end in 5.
+OPERATOR = re.compile(r"(?:(?<=\d)|(?<=\d[%°$€£¥!'\"′″²³)\]}])|(?<=\d\\[%$])|(?<=\d[ ]%)|(?<=\d[ ]\\%))[^\S\n]*-+")
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 # "x =" or "2 + 3 =" before the number that counts.
 TERM = r"\(*\\?\$?[\d.,]+\)*"
 EQUATION = rf"(?:\w[ \t]*=[ \t]*|(?:{TERM}(?:[ \t]*[-+*/x×÷][ \t]*{TERM})+[ \t]*=[ \t]*)+)?"
@@ -53,30 +60,41 @@ def flexible_answer(completion: str) -> str | None:
 
 def canonical(match: re.Match[str]) -> str:
     """The value of a NUMBER match as text: "1,450.00" -> "1450", "3/4" -> "0.75", "1/3" -> "1/3"."""
-    value = Fraction(match["number"].replace(",", "") + (match["exponent"] or ""))
+    number, sign = match["number"].replace(",", ""), "-" if match["sign"] or match["inner"] else ""
+    if max(len(part or "") for part in (number, match["whole"], match["denominator"])) > MOST_DIGITS:
+        return sign + number
+    value = Fraction(number) * Fraction(10) ** int(match["exponent"] or match["power"] or 0)
     if match["denominator"]:
         value /= int(match["denominator"])
     value += int(match["whole"] or 0)
-    return _text_of(-value if match["sign"] or match["inner"] else value)
+    return _text_of(-value if sign else value)
 
 
 def same_number(left: str | None, right: str | None) -> bool:
-    return left is not None and right is not None and Fraction(left) == Fraction(right)
+    if left is None or right is None:
+        return False
+    if max(len(left), len(right)) > 4 * MOST_DIGITS:
+        return left == right
+    return Fraction(left) == Fraction(right)
 
 
 def _text_of(value: Fraction) -> str:
     """Decimal notation where the expansion ends within the digits that models write, else a fraction."""
-    for digits in range(20):
-        if 10**digits % value.denominator == 0:
-            return f"{Decimal(value.numerator * 10**digits // value.denominator).scaleb(-digits):f}"
+    for places in range(20):
+        if 10**places % value.denominator == 0:
+            digits = str(abs(value.numerator) * 10**places // value.denominator).zfill(places + 1)
+            whole, decimals = digits[: len(digits) - places], digits[len(digits) - places :]
+            return ("-" if value < 0 else "") + whole + ("." + decimals if decimals else "")
     return str(value)
 
 
 def _plain(text: str) -> str:
-    """Unicode minus signs and LaTeX's separators in their plain form; \\frac{a}{b} as a/b."""
-    text = re.sub("[\u2212\u2012\u2013](?=[$€£¥]?\\.?\\d)", "-", text)
+    """Signs and LaTeX in plain form: a dash that is no sign between spaces, \\frac{a}{b} as a/b, 10³ as 10^3."""
+    text = text.translate(DASHES)
     text = re.sub(r"\{,\}|(?<=\d)(?:\\[,!]|[\u00a0\u202f\u2009])(?=\d{3})", ",", text)
-    return re.sub(r"(\d)?\\[dt]?frac\{(\d+)\}\{(\d+)\}", _fraction, text)
+    text = re.sub(r"(\d)?\\[dt]?frac\{(-?\d+)\}\{(\d+)\}", _fraction, text)
+    text = re.sub(r"(?<=10)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda power: "^" + power.group().translate(SUPERSCRIPTS), text)
+    return OPERATOR.sub(" - ", text)
 
 
 def _fraction(match: re.Match[str]) -> str:
@@ -85,17 +103,12 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 def _after_marker(text: str) -> str | None:
-    answer = None
+    answer, last_line = None, text.rfind("\n", 0, len(text.rstrip()))
     for marker in MARKER.finditer(text):
         number = NUMBER.match(text, marker.end())
-        if number and not _is_heading(text, number):
-            answer = canonical(number)
-    return answer
-
-
-def _is_heading(text: str, number: re.Match[str]) -> bool:
-    line_end = text.find("\n", number.end())
-    return line_end != -1 and bool(text[line_end:].strip()) and HEADING.match(text, number.start()) is not None
+        if number and not (number.end() <= last_line and HEADING.match(text, number.start())):
+            answer = number
+    return canonical(answer) if answer else None
 
 
 def _in_box(text: str) -> str | None:
@@ -112,5 +125,7 @@ def _after_phrase(text: str) -> str | None:
 
 
 def _last(text: str) -> str | None:
-    numbers = list(NUMBER.finditer(text))
-    return canonical(numbers[-1]) if numbers else None
+    last = None
+    for last in NUMBER.finditer(text):  # noqa: B007  # the last one is wanted
+        pass
+    return canonical(last) if last else None

@@ -1,15 +1,17 @@
-"""Which part of a completion may hold the answer: after the thinking, before a run-on next question."""
+"""Which part of a completion may hold the answer: after the thinking, before a run-on next question.
+
+Everything here takes time in proportion to the length of the text, whatever a model wrote.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-THINKING = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-OPENER = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
-CLOSER = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-# Anchored at a blank line, or at the line after a "####" answer, so that "Restating the Question:" stays.
-NEXT_QUESTION = re.compile(r"(?:\n[ \t\r]*\n|####[^\n]*\n)[ \t]*(?:Question|Problem|Q):")
+TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+ASKED = re.compile(r"^[ \t]*(?:Question|Problem|Q):", re.MULTILINE)
 BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+BRACE = re.compile(r"\\.|[{}]")
 
 
 def answer_segment(completion: str) -> str | None:
@@ -20,31 +22,53 @@ def answer_segment(completion: str) -> str | None:
     return cut_next_question(text)
 
 
-def visible_text(completion: str) -> str:
-    """Without thinking: neither closed blocks, nor what precedes a lone closing tag, nor what follows an open one."""
-    text = THINKING.sub("", completion)
-    if closers := list(CLOSER.finditer(text)):  # the opening tag was part of the prompt
-        text = text[closers[-1].end() :]
-    if opener := OPENER.search(text):
-        text = text[: opener.start()]
-    return text
+def visible_text(completion: str, is_text: Callable[[int], bool] = lambda position: False) -> str:
+    """Without thinking: neither closed passages, nor what precedes a lone closing tag, nor what follows an open one.
+
+    `is_text` says of a tag's position that it only quotes one, as a string of a program can.
+    """
+    parts: list[str] = []
+    start, inside = 0, False
+    for tag in TAG.finditer(completion):
+        if is_text(tag.start()):
+            continue
+        if tag[1]:
+            if not inside:  # the opening tag was part of the prompt
+                parts.clear()
+            start, inside = tag.end(), False
+        elif not inside:
+            parts.append(completion[start : tag.start()])
+            inside = True
+    return "".join(parts) if inside else "".join([*parts, completion[start:]])
 
 
 def cut_next_question(text: str) -> str:
-    """Cuts a question that the model asked itself after it had answered; one it begins with is a restatement."""
-    start = len(text) - len(text.lstrip())
-    match = NEXT_QUESTION.search(text, start)
-    if match is None:
-        return text
-    return text[: match.start()] + match.group().partition("\n")[0]  # keeps the line of a "####" answer
+    """Cuts a question that the model asked itself after it had answered; one it begins with is a restatement.
+
+    It stands after a blank line, or after the line of a "####" answer, so that "Restating the Question:" stays.
+    """
+    begin = len(text) - len(text.lstrip())
+    for asked in ASKED.finditer(text, begin):
+        end = asked.start() - 1
+        start = text.rfind("\n", 0, max(end, 0)) + 1
+        line = text[max(start, begin) : max(end, 0)]
+        if "####" in line:
+            return text[:end]
+        if not line.strip(" \t\r") and start > begin:
+            return text[: start - 1]
+    return text
 
 
 def last_box(text: str) -> str | None:
     """What the last \\boxed{...} with balanced braces holds. A box that is never closed does not count."""
-    for box in reversed(list(BOX.finditer(text))):
-        depth = 1
-        for brace in re.finditer(r"\\.|[{}]", text[box.end() :]):
-            depth += {"{": 1, "}": -1}.get(brace.group(), 0)
-            if depth == 0:
-                return text[box.end() : box.end() + brace.start()]
-    return None
+    boxes = {box.end() - 1 for box in BOX.finditer(text)}
+    opened: list[int] = []
+    last, end = -1, -1
+    for brace in BRACE.finditer(text) if boxes else ():
+        if brace.group() == "{":
+            opened.append(brace.start())
+        elif brace.group() == "}" and opened:
+            start = opened.pop()
+            if start in boxes and start > last:
+                last, end = start, brace.start()
+    return text[last + 1 : end] if last >= 0 else None
