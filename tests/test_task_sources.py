@@ -171,8 +171,10 @@ def test_the_hub_is_asked_for_the_pinned_revision(fake_hub: dict[str, list]) -> 
     assert source.sha256 == canonical_sha256(rows)
 
 
-def test_a_truncated_hub_set_is_refused(fake_hub: dict[str, list]) -> None:
-    with pytest.raises(TaskError, match=r"openai/gsm8k main/test .* has 1400 rows, expected 1319"):
+@pytest.mark.parametrize("rows", [1318, 1320])
+def test_a_hub_set_with_rows_missing_or_added_is_refused(fake_hub: dict[str, list], rows: int) -> None:
+    fake_hub["rows"] = (ROWS * 700)[:rows]
+    with pytest.raises(TaskError, match=rf"openai/gsm8k main/test .* has {rows} rows, expected 1319"):
         load_split(SPLIT, "hub")
 
 
