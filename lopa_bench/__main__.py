@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import sys
 
+from lopa_bench import streams
+
 FULL_ERROR = "HYDRA_FULL_ERROR"
 COMMANDS = ("ls", "show")
 
 
 def main() -> None:
     """Ends with the exit status that --help promises; wrong settings and wrong data are one message."""
+    streams.secure()
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
         from lopa_bench.listing import command
 
-        sys.exit(command(sys.argv[1:]))
+        code = command(sys.argv[1:])
+        _warn_of_lost_output()
+        sys.exit(code)
     from lopa_bench import entry, sweep
     from lopa_bench.signals import exit_code, stop_on_signals
 
@@ -37,7 +42,15 @@ def main() -> None:
         print(message, file=sys.stderr)
         code = 2
     failed = sweep.conclude()
+    _warn_of_lost_output()
     sys.exit(code or failed)
+
+
+def _warn_of_lost_output() -> None:
+    """Numbers that could not be printed are on disk all the same. Who closes a pipe has seen what they wanted."""
+    lost = streams.failure(sys.stdout)
+    if lost is not None and not isinstance(lost, BrokenPipeError):
+        print(f"warning: stdout could not be written ({lost.strerror}); lopa-bench ls has the runs", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The process of one job of a sweep: `python -m lopa_bench.child FOLDER OVERRIDE...` (started by lopa_bench/jobs.py).
+"""The process of one job of a sweep: `python -m lopa_bench.child FOLDER OVERRIDE...`, as lopa_bench/jobs.py starts it.
 
 It runs the folder's settings.yaml and leaves its last words in outcome.json. A process that ends without them was
 ended from outside or by os._exit.
@@ -22,9 +22,11 @@ from lopa_bench.messages import explain
 from lopa_bench.records import whole_file
 from lopa_bench.schema import to_json
 from lopa_bench.signals import die_with_parent, exit_code, stop_on_signals
+from lopa_bench.streams import secure
 
 
 def main() -> int:
+    secure()
     die_with_parent()
     stop_on_signals()
     folder = Path(sys.argv[1])

@@ -12,6 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from lopa_bench import ROOT
 from lopa_bench.config import Config, register, validate
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def prepare() -> None:
 failures: list[Exception] = []  # of the one job of this process
 
 
-@hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
+# By its place, not as a package: a folder `conf` where the command is started is the user's.
+@hydra.main(version_base="1.3", config_path=str(ROOT / "conf"), config_name="config")
 def job(settings: DictConfig) -> Any:
     """One job of Hydra: the run, or the process that runs it. What a sweep's job returns, the sweeper gets."""
     if HydraConfig.get().mode == RunMode.MULTIRUN:

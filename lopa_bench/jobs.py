@@ -23,13 +23,23 @@ from typing import IO, Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from lopa_bench import ROOT
 from lopa_bench.memory import oom_kills
 from lopa_bench.records import whole_file
 from lopa_bench.schema import to_json
+from lopa_bench.streams import secure
 
 STOP = "stop"  # in the sweep's folder: no further job is to start
 GRACE_SECONDS = 60.0  # for a job that was asked to stop, before it is killed
 LOG, REPORT, OUTCOME, SETTINGS = "job.log", "job.json", "outcome.json", "settings.yaml"
+# As `-m lopa_bench.child`, but of this installation: the launch folder may hold a folder `lopa_bench`.
+START = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from lopa_bench.child import main
+del sys.path[0]
+sys.exit(main())
+"""
 RUN_COLUMNS = ("n", "accuracy", "tpf", "tps")
 
 
@@ -73,6 +83,7 @@ def read_report(folder: Path) -> JobReport | None:
 
 def supervise(settings: DictConfig) -> Any:
     """Runs one job and reports it. Returns the report, or the objective's value if one is set (else JobFailed)."""
+    secure()  # a launcher's worker has not passed main()
     hydra = HydraConfig.get()
     sweep = Path(hydra.runtime.cwd) / hydra.sweep.dir
     folder = sweep / str(hydra.sweep.subdir)
@@ -119,7 +130,7 @@ def _watch(report: JobReport, cwd: str) -> None:
     """
     folder = Path(report.folder)
     (folder / OUTCOME).unlink(missing_ok=True)
-    command = [sys.executable, "-m", "lopa_bench.child", str(folder), *report.overrides]
+    command = [sys.executable, "-c", START, str(folder), *report.overrides]
     began, kills = time.monotonic(), oom_kills()
     with open(folder / LOG, "ab", buffering=0) as log:
         process = subprocess.Popen(
@@ -155,15 +166,22 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Hydra's own variables must not reach the job's process."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("HYDRA_")}
+    """Hydra's own variables must not reach the job's process. Its log holds every character, whatever the terminal can
+    show.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HYDRA_")}
+    return kept | {"PYTHONIOENCODING": "utf-8"}
 
 
 def _tee(source: IO[bytes], log: IO[bytes], job: int) -> None:
-    """What the job says of its progress goes to its log and, with its number, to the terminal."""
-    with suppress(ValueError):  # the log was closed
-        for line in source:
+    """What the job says of its progress goes to its log and, with its number, to the terminal.
+
+    It is read to its end whether or not it can be written: a full pipe would hold the job up for ever.
+    """
+    for line in source:
+        with suppress(OSError, ValueError):  # a full disk; a closed log
             log.write(line)
+        with suppress(OSError, ValueError):
             sys.stderr.write(f"[{job}] {line.decode(errors='replace')}")
 
 

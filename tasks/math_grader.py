@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tasks.base import TaskError
@@ -20,6 +21,7 @@ from tasks.base import TaskError
 SECONDS = 10
 MEMORY_BYTES = 2 * 1024**3
 START_SECONDS = 60  # sympy on a busy machine
+ROOT = Path(__file__).parents[1]  # the worker is started there: where the run was started, `tasks` may be the user's
 INSTALL = "pip install 'math-verify[antlr4_9_3]'"
 
 
@@ -64,7 +66,9 @@ class Worker:
         command = [sys.executable, "-m", "tasks.math_worker", str(self.seconds), str(self.memory_bytes)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT
+        )
         ready = _reply(process, START_SECONDS)
         if ready["status"] != "ready":
             _kill(process)
