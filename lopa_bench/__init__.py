@@ -22,4 +22,4 @@ class _Siblings:
         return PathFinder.find_spec(name, [str(ROOT)]) if name in SIBLINGS else None
 
 
-sys.meta_path.insert(0, _Siblings)  # type: ignore[arg-type]  # a finder needs this one function
+sys.meta_path.insert(0, _Siblings)  # a finder needs this one function

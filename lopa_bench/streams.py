@@ -21,6 +21,7 @@ class Forgiving(io.FileIO):
     """
 
     failure: OSError | None = None
+    replaced: TextIO | None = None  # kept, since it would close the descriptor with its end
 
     def write(self, data: object, /) -> int:
         size = memoryview(data).nbytes  # type: ignore[arg-type]  # any buffer
@@ -69,6 +70,7 @@ def _forgiving(number: int, stream: TextIO | None) -> TextIO:
         with suppress(OSError, ValueError):
             stream.flush()
     raw = Forgiving(number, "wb", closefd=False)
+    raw.replaced = stream
     encoding = getattr(stream, "encoding", None) or "utf-8"
     at_once = getattr(stream, "line_buffering", True) or getattr(stream, "write_through", True)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, PLAIN, line_buffering=at_once)
