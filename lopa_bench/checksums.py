@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lopa_bench.models.errors import CheckpointError
+from lopa_bench.models.files import adapter_file, weight_files
 from tasks.memory import keep, recall, said_if_slow
 
 TEXTS = ("*.json", "*.txt", "*.model", "*.jinja")  # tokenizer, chat template, sizes: they decide ids as weights do
@@ -20,7 +21,7 @@ COARSE_TICK_NS = 2 * NANOSECONDS  # of file systems that keep whole seconds
 
 def weights_sha256(folder: Path, lora: Path | None = None) -> str:
     """One SHA-256 over the weight files of a checkpoint and of its adapter, in order. Raises CheckpointError."""
-    files = weight_files(folder) + (sorted(lora.glob("adapter_model*.safetensors")) if lora else [])
+    files = weight_files(folder) + ([adapter_file(lora)] if lora else [])
     try:
         return remembered_sha256(files)
     except OSError as error:
@@ -39,22 +40,6 @@ def texts_sha256(folder: Path, lora: Path | None = None) -> str:
             except OSError as error:
                 raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     return digest.hexdigest()
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, by its index if it has one. Raises CheckpointError."""
-    index = folder / "model.safetensors.index.json"
-    try:
-        named = sorted(set(json.loads(index.read_text())["weight_map"].values())) if index.exists() else None
-    except (ValueError, KeyError):
-        raise CheckpointError(f"{index} is not a valid index of weight files") from None
-    files = sorted(folder.glob("model*.safetensors")) if named is None else [folder / name for name in named]
-    missing = [str(path) for path in files if not path.exists()]
-    if missing or not files:
-        raise CheckpointError(
-            f"{folder}: {'missing ' + ', '.join(missing) if missing else 'no model*.safetensors file'}"
-        )
-    return files
 
 
 def files_sha256(files: Sequence[Path]) -> str:

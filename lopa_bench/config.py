@@ -35,7 +35,8 @@ class ModelSettings:
     `block_size`, `attention`, `gen_length`: what the decoders take by default with this model; `attention` is the one
     inside the window of lookahead branches.
     `layout`: dream, llada, or causal (autoregressive). `chat_template_kwargs`: further variables of the chat template.
-    `max_length`: prompt and generation together. `toy` marks models whose numbers say nothing about 7B models.
+    `max_length`: prompt and generation together. `end_ids`: the ids that end a text; null: those that the checkpoint's
+    files name. `toy` marks models whose numbers say nothing about 7B models.
     """
 
     name: str = "mini"
@@ -50,6 +51,7 @@ class ModelSettings:
     block_size: int = 32
     attention: str = "full"
     add_bos: bool = False
+    end_ids: list[int] | None = None
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     toy: bool = False
 

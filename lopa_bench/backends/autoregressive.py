@@ -22,10 +22,11 @@ from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.readout import read_out
 from lopa_bench.config import ModelSettings
+from lopa_bench.models.ends import end_ids
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
 from lopa_bench.models.served import SMALL, TORCH_THREADS, pick_device, pick_dtype
-from lopa_bench.models.tokenizers import Codec, load_tokenizer
+from lopa_bench.models.tokenizers import Codec, load_tokenizer, start_id
 
 
 @dataclass
@@ -49,33 +50,44 @@ def load_causal(model: ModelSettings, backend: LocalSettings) -> CausalModel:
     device = pick_device(backend.device)
     dtype = pick_dtype(model.dtype, device)
     folder = locate(model.path, model.revision)
-    try:
-        network: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise CheckpointError(f"{folder} is no causal checkpoint that transformers can load: {reason}") from None
     if model.lora is not None:
         raise CheckpointError(f"model.lora={model.lora} is not supported for model.layout=causal; merge it beforehand")
-    network = network.to(device).eval().requires_grad_(False)
+    network = _load(folder, dtype).to(device).eval().requires_grad_(False)
     small = sum(parameter.numel() for parameter in network.parameters()) < SMALL
     torch.set_num_threads(backend.threads or (1 if small else TORCH_THREADS))
-    tokenizer = load_tokenizer(folder)
-    ends = _end_ids(network, tokenizer, folder)
-    start_id = network.config.bos_token_id if model.add_bos else None
-    codec = Codec(tokenizer, start_id, model.chat_template_kwargs)
+    tokenizer, size = load_tokenizer(folder), network.get_input_embeddings().num_embeddings
+    start = start_id(model.add_bos, tokenizer, network.config.bos_token_id)
+    codec = Codec(tokenizer, start, model.chat_template_kwargs, size)
+    ends = end_ids(model.end_ids, _configured_ends(network), codec, size, folder)
     cache_name = "cache" if "cache" in inspect.signature(network.forward).parameters else "past_key_values"
     if backend.compile:
         network.compile(dynamic=True)
-    return CausalModel(network, codec, ends, cache_name, device, dtype)
+    return CausalModel(network, codec, tuple(ends), cache_name, device, dtype)
 
 
-def _end_ids(network: Any, tokenizer: Any, folder: Path) -> tuple[int, ...]:
+def _load(folder: Path, dtype: torch.dtype) -> Any:
+    """The network of a folder, all of it from the files: what is missing there, transformers draws at random."""
+    import transformers
+
+    kind: Any = transformers.AutoModelForCausalLM
+    try:
+        network, info = kind.from_pretrained(
+            folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
+    except Exception as error:  # of every kind, from JSON that is broken to shapes that do not fit
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CheckpointError(f"{folder} is no causal checkpoint that transformers can load: {reason}") from None
+    if missing := sorted(map(str, info["missing_keys"])):
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        raise CheckpointError(f"{folder} does not fit its config.json: missing: {missing[0]}{more}")
+    return network
+
+
+def _configured_ends(network: Any) -> list[int]:
     found: list[int] = []
-    for ids in (network.config.eos_token_id, network.generation_config.eos_token_id, tokenizer.eos_token_id):
+    for ids in (network.config.eos_token_id, network.generation_config.eos_token_id):
         found += ids if isinstance(ids, list) else [] if ids is None else [ids]
-    if not found:
-        raise CheckpointError(f"{folder} names no end token in config.json, generation_config.json or its tokenizer")
-    return tuple(dict.fromkeys(found))
+    return found
 
 
 @torch.inference_mode()

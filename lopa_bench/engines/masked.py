@@ -12,7 +12,7 @@ from decoders.types import Decode
 from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.local import Job, LocalBackend
 from lopa_bench.engines.base import Engine, Sample
-from lopa_bench.models.served import serve
+from lopa_bench.models.served import check_room, open_checkpoint, serve
 from lopa_bench.plan import Plan
 from lopa_bench.units import Unit
 
@@ -26,12 +26,15 @@ class MaskedEngine(Engine):
         assert plan.decoder is not None
         torch.manual_seed(config.run.seed)
         self.decoder = plan.decoder
-        self.served = serve(config.model, backend, config.run.batch)
-        self.backend = LocalBackend(self.served.network, config.model.max_length, backend.prefix_reuse)
+        opened = open_checkpoint(config.model)
+        prompt_ids = {index: opened.codec.encode(prompt) for index, prompt in plan.prompts.items()}
+        check_room(opened, config.decoder.gen_length)
+        self.served = serve(config.model, backend, config.run.batch, opened)
+        self.backend = LocalBackend(self.served.network, prefix_reuse=backend.prefix_reuse)
         self.device, self.dtype = self.served.device, self.served.dtype
         self.codec = self.served.codec
         self.end_ids = self.served.vocabulary.end_ids
-        super().__init__(plan, {index: self.served.encode(prompt) for index, prompt in plan.prompts.items()})
+        super().__init__(plan, prompt_ids)
 
     @property
     def max_length(self) -> int:

@@ -10,7 +10,8 @@ class ModelConfig:
     """Sizes, switches and special ids of one network.
 
     `shifted` is Dream's convention: the raw logits computed at position i-1 predict position i.
-    `end_ids` are all ids that end a text; `block_size` is the block that the model was trained with, or None.
+    `end_ids` are the ids that config.json and generation_config.json end a text with; `block_size` is the block that
+    the model was trained with, or None. `rope_float32` rotates in float32 whatever the weights are.
     """
 
     vocab_size: int
@@ -28,10 +29,11 @@ class ModelConfig:
     shifted: bool
     mask_id: int
     end_ids: tuple[int, ...]
-    pad_id: int
+    pad_id: int | None
     bos_id: int | None = None
     max_positions: int = 2048
     block_size: int | None = None
+    rope_float32: bool = False
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:

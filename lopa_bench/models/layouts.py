@@ -14,6 +14,10 @@ from torch import Tensor
 
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.errors import CheckpointError
+from lopa_bench.models.published import dream_config, llada_config
+
+NAMED = 4  # tensors of one kind of fault that a message names
+WEIGHTS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Layout:
 
     name: str
     model_types: tuple[str, ...]
-    config: Callable[[Mapping[str, Any]], ModelConfig]
+    config: Callable[[Mapping[str, Any], str], ModelConfig]
     prefix: str
     layer: Mapping[str, tuple[str, ...]]
     outer: Mapping[str, str]
@@ -42,67 +46,23 @@ class Layout:
                 names[f"layers.{i}.{ours}"] = tuple(self.prefix.format(i=i) + name for name in theirs)
         return names
 
-
-def _end_ids(raw: Mapping[str, Any]) -> tuple[int, ...]:
-    eos = raw.get("eos_token_id")
-    if eos is None:
-        return ()
-    return tuple(eos) if isinstance(eos, (list, tuple)) else (int(eos),)
-
-
-def _dream_config(raw: Mapping[str, Any]) -> ModelConfig:
-    heads = raw["num_attention_heads"]
-    return ModelConfig(
-        vocab_size=raw["vocab_size"],
-        hidden_size=raw["hidden_size"],
-        intermediate_size=raw["intermediate_size"],
-        layers=raw["num_hidden_layers"],
-        heads=heads,
-        kv_heads=raw.get("num_key_value_heads", heads),
-        head_dim=raw.get("head_dim") or raw["hidden_size"] // heads,
-        rope_theta=float(raw.get("rope_theta", 10000.0)),
-        rms_eps=raw.get("rms_norm_eps", 1e-6),
-        qkv_bias=True,
-        qk_norm=False,
-        tied=bool(raw.get("tie_word_embeddings", False)),
-        shifted=True,
-        mask_id=raw["mask_token_id"],
-        end_ids=_end_ids(raw),
-        pad_id=raw.get("pad_token_id") or 0,
-        bos_id=raw.get("bos_token_id"),
-        max_positions=raw.get("max_position_embeddings", 2048),
-        block_size=raw.get("block_size"),
-    )
-
-
-def _llada_config(raw: Mapping[str, Any]) -> ModelConfig:
-    heads = raw["n_heads"]
-    return ModelConfig(
-        vocab_size=raw.get("embedding_size") or raw["vocab_size"],
-        hidden_size=raw["d_model"],
-        intermediate_size=raw["mlp_hidden_size"],
-        layers=raw["n_layers"],
-        heads=heads,
-        kv_heads=raw.get("n_kv_heads") or heads,
-        head_dim=raw["d_model"] // heads,
-        rope_theta=float(raw.get("rope_theta", 10000.0)),
-        rms_eps=raw.get("rms_norm_eps", 1e-5),
-        qkv_bias=bool(raw.get("include_qkv_bias", False)),
-        qk_norm=False,
-        tied=bool(raw.get("weight_tying", False)),
-        shifted=False,
-        mask_id=raw["mask_token_id"],
-        end_ids=_end_ids(raw),
-        pad_id=raw.get("pad_token_id") or 0,
-        bos_id=raw.get("bos_token_id"),
-        max_positions=raw.get("max_sequence_length", 4096),
-    )
+    def modules(self, config: ModelConfig) -> dict[str, str]:
+        """Published name of every module -> what an adapter finds there: "linear", "head" (the output matrix), or
+        "other" (an embedding, a norm, or what only holds modules).
+        """
+        kinds = {}
+        for ours, parts in self.published(config).items():
+            for part in parts:
+                *above, _ = part.split(".")
+                kinds.update({".".join(above[:i]): "other" for i in range(1, len(above))})
+                kinds[".".join(above)] = "linear" if "_proj." in ours else "head" if "lm_head" in ours else "other"
+        return kinds
 
 
 DREAM = Layout(
     name="dream",
     model_types=("Dream", "dream"),
-    config=_dream_config,
+    config=dream_config,
     prefix="model.layers.{i}.",
     layer={
         "attention_norm.weight": ("input_layernorm.weight",),
@@ -120,7 +80,7 @@ DREAM = Layout(
 LLADA = Layout(
     name="llada",
     model_types=("llada",),
-    config=_llada_config,
+    config=llada_config,
     prefix="model.transformer.blocks.{i}.",
     layer={
         "attention_norm.weight": ("attn_norm.weight",),
@@ -138,7 +98,7 @@ LLADA = Layout(
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (DREAM, LLADA)}
 
 
-def layout_for(model_type: str, where: str) -> Layout:
+def layout_for(model_type: object, where: str) -> Layout:
     """The layout of a config.json's model_type. Raises CheckpointError."""
     for layout in LAYOUTS.values():
         if model_type in layout.model_types:
@@ -152,22 +112,60 @@ def gather(
 ) -> dict[str, Tensor]:
     """State dict of `Transformer` from published tensors.
 
-    `shapes` are the shapes that the network expects. Raises one CheckpointError that lists all missing, extra and
-    misshapen tensors.
+    `shapes` are the shapes that the network expects. Raises one CheckpointError that names missing, extra and
+    misshapen tensors, and those that are no plain numbers.
     """
     names = layout.published(config)
     wanted = {theirs for parts in names.values() for theirs in parts}
-    faults = [f"missing: {name}" for name in sorted(wanted - set(tensors))]
+    faults = _named("missing", sorted(wanted - set(tensors)))
     unused = set(tensors) - wanted - ({layout.head} if config.tied else set())
-    faults += [f"extra: {name}" for name in sorted(unused) if not name.endswith("rotary_emb.inv_freq")]
-    state = {}
+    # Frequencies of the rotary positions, which old files hold; loaders of today compute them from the base.
+    faults += _named("extra", sorted(name for name in unused if not name.endswith("rotary_emb.inv_freq")))
+    state, misshapen = {}, []
     for ours, parts in names.items():
         if not set(parts) <= set(tensors):
             continue
-        value = torch.cat([tensors[part] for part in parts]) if len(parts) > 1 else tensors[parts[0]]
-        if value.shape != shapes[ours]:
-            faults.append(f"misshapen: {' + '.join(parts)} is {tuple(value.shape)}, wanted {tuple(shapes[ours])}")
-        state[ours] = value
+        wrong = [
+            f"{part} is {tuple(tensors[part].shape)}, wanted {tuple(shape)}"
+            for part, shape in zip(parts, _part_shapes(ours, shapes[ours], config), strict=True)
+            if tensors[part].shape != shape
+        ]
+        misshapen += wrong
+        if not wrong:
+            state[ours] = torch.cat([tensors[part] for part in parts]) if len(parts) > 1 else tensors[parts[0]]
+    faults += _named("misshapen", misshapen)
+    packed = [name for name in sorted(wanted & set(tensors)) if tensors[name].dtype not in WEIGHTS]
+    faults += _named("quantised", [f"{name} is {str(tensors[name].dtype).removeprefix('torch.')}" for name in packed])
     if faults:
         raise CheckpointError(f"{where} does not fit its config.json: " + "; ".join(faults))
+    if config.tied:
+        _check_tied(layout, tensors, where)
     return state
+
+
+def _named(fault: str, items: list[str]) -> list[str]:
+    more = [f"{len(items) - NAMED} more {fault}"] if len(items) > NAMED else []
+    return [f"{fault}: {item}" for item in items[:NAMED]] + more
+
+
+def _part_shapes(ours: str, whole: torch.Size, config: ModelConfig) -> list[torch.Size]:
+    """The shapes of the published parts of one of our parameters, from the first row to the last."""
+    if ".qkv_proj." in ours:
+        query, key_value = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        rows = [query, key_value, key_value]
+    elif ".gate_up_proj." in ours:
+        rows = [config.intermediate_size] * 2
+    else:
+        return [whole]
+    return [torch.Size([count, *whole[1:]]) for count in rows]
+
+
+def _check_tied(layout: Layout, tensors: Mapping[str, Tensor], where: str) -> None:
+    """A tied model has one matrix for both ends. A file that holds a second, other one says two things."""
+    embedding = layout.outer["embed.weight"]
+    head = tensors.get(layout.head)
+    if head is not None and not torch.equal(head, tensors[embedding]):
+        raise CheckpointError(
+            f"{where}: config.json ties the output to {embedding}, and the weights hold another {layout.head}; "
+            "allowed: the same numbers, or no tie in config.json"
+        )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from decoders.types import Vocabulary
 from lopa_bench.backends.config import LocalSettings
 from lopa_bench.config import ModelSettings
+from lopa_bench.models.config import ModelConfig
+from lopa_bench.models.ends import end_ids
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
 from lopa_bench.models.loader import load_model, read_config
-from lopa_bench.models.tokenizers import Codec, load_tokenizer
+from lopa_bench.models.tokenizers import Codec, load_tokenizer, start_id
 from lopa_bench.models.transformer import Transformer
 from tasks.base import Prompt
 
@@ -69,21 +72,51 @@ def default_threads(network: Transformer, batch: int, torch_threads: int) -> int
     return 1 if parameters < SMALL and batch < PACKED else torch_threads
 
 
-def serve(model: ModelSettings, backend: LocalSettings, batch: int = 1) -> ServedModel:
-    """Loads a model as configured, for calls of up to `batch` samples. Raises CheckpointError."""
+@dataclass(frozen=True)
+class Opened:
+    """The small files of a checkpoint, read and checked; its weights are not loaded yet."""
+
+    folder: Path
+    lora: Path | None
+    config: ModelConfig
+    codec: Codec
+    vocabulary: Vocabulary
+
+
+def open_checkpoint(model: ModelSettings) -> Opened:
+    """Reads everything of a configured model but the weights. Raises CheckpointError."""
     assert model.path is not None
-    device = pick_device(backend.device)
-    dtype = pick_dtype(model.dtype, device)
     folder = locate(model.path, model.revision)
     layout, config = read_config(folder)
     if model.layout and layout.name != model.layout:
         raise CheckpointError(f"{folder} has the {layout.name} layout, model.layout={model.layout} was asked for")
+    tokenizer = load_tokenizer(folder)
+    start = start_id(model.add_bos, tokenizer, config.bos_id)
+    codec = Codec(tokenizer, start, model.chat_template_kwargs, config.vocab_size)
+    ends = end_ids(model.end_ids, config.end_ids, codec, config.vocab_size, folder)
+    if config.mask_id in ends:
+        raise CheckpointError(f"{folder}: the mask token {config.mask_id} ends a text; allowed: other end tokens")
     lora = locate(model.lora, model.lora_revision) if model.lora else None
-    network = load_model(folder, dtype, device, lora, max_length=model.max_length)
+    return Opened(folder, lora, config, codec, Vocabulary(config.mask_id, tuple(ends), config.vocab_size))
+
+
+def check_room(opened: Opened, gen_length: int) -> None:
+    """Raises CheckpointError where the checkpoint's positions have no room for a prompt and `gen_length` tokens."""
+    positions = opened.config.max_positions
+    if gen_length >= positions:
+        raise CheckpointError(
+            f"decoder.gen_length={gen_length} leaves no room for a prompt in the {positions} positions of "
+            f"{opened.folder / 'config.json'}; allowed: at most {positions - 1}"
+        )
+
+
+def serve(model: ModelSettings, backend: LocalSettings, batch: int = 1, opened: Opened | None = None) -> ServedModel:
+    """Loads a model as configured, for calls of up to `batch` samples. Raises CheckpointError."""
+    device = pick_device(backend.device)
+    dtype = pick_dtype(model.dtype, device)
+    opened = opened or open_checkpoint(model)
+    network = load_model(opened.folder, dtype, device, opened.lora, max_length=model.max_length)
     torch.set_num_threads(backend.threads or default_threads(network, batch, TORCH_THREADS))
     if backend.compile:
         network.compile(dynamic=True)
-    vocabulary = Vocabulary(config.mask_id, config.end_ids, config.vocab_size)
-    start_id = config.bos_id if model.add_bos else None
-    codec = Codec(load_tokenizer(folder), start_id, model.chat_template_kwargs)
-    return ServedModel(network, codec, vocabulary, str(device), str(dtype).removeprefix("torch."))
+    return ServedModel(network, opened.codec, opened.vocabulary, str(device), str(dtype).removeprefix("torch."))

@@ -87,9 +87,9 @@ def rotary_table(config: ModelConfig, length: int) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x_TNE: Tensor, cos_TE: Tensor, sin_TE: Tensor) -> Tensor:
-    """Half-rotation rotary embedding of N heads."""
+    """Half-rotation rotary embedding of N heads, in the wider of the two dtypes; returns like x."""
     lo, hi = x_TNE.chunk(2, -1)
-    return x_TNE * cos_TE[:, None] + torch.cat([-hi, lo], -1) * sin_TE[:, None]
+    return (x_TNE * cos_TE[:, None] + torch.cat([-hi, lo], -1) * sin_TE[:, None]).to(x_TNE.dtype)
 
 
 def attend(
@@ -247,7 +247,8 @@ class Transformer(nn.Module):
         tokens_T = torch.cat([s.tokens_RW.reshape(-1) for s in segments])
         position_T = torch.cat([self._positions(s) for s in segments])
         x_TD = self.embed(tokens_T)
-        cos_TE, sin_TE = self.cos[position_T].to(x_TD.dtype), self.sin[position_T].to(x_TD.dtype)
+        dtype = torch.float32 if self.config.rope_float32 else x_TD.dtype
+        cos_TE, sin_TE = self.cos[position_T].to(dtype), self.sin[position_T].to(dtype)
         if keep:
             for segment in segments:
                 segment.window = []
