@@ -13,7 +13,9 @@ from decoders.fast_dllm import FAST_DLLM
 from decoders.greedy import GREEDY
 from decoders.llada import LLADA
 from decoders.loop import decode
-from decoders.spec import Base, Decoder, resolve
+from decoders.resolve import resolve
+from decoders.scores import Score
+from decoders.spec import Base, Decoder
 from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
 from decoders.unmasked import UNMASKED, resolve_unmasked
 
@@ -22,7 +24,7 @@ BASES: dict[str, Base] = {base.name: base for base in (GREEDY, LLADA, DREAM, FAS
 
 def make_decoder(config: DecoderConfig) -> Decoder:
     """The decoder that `config` describes; raises DecoderError with the allowed values."""
-    return resolve(config, BASES)
+    return resolve(config, BASES, default=D2F)
 
 
 def resolve_settings(config: DecoderConfig) -> DecoderConfig:
@@ -42,6 +44,7 @@ __all__ = [
     "Prediction",
     "Readout",
     "Request",
+    "Score",
     "ScoreConfig",
     "Step",
     "Vocabulary",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from decoders.config import DecoderConfig
@@ -11,7 +13,9 @@ from decoders.windows import Blocks, Window
 
 
 class Cache:
-    """No cache: every round feeds every branch whole."""
+    """No cache: every round feeds every branch whole. `needs_blocks`: the window must be one of `Blocks`."""
+
+    needs_blocks: ClassVar[bool] = False
 
     def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
         self.config = config
@@ -72,6 +76,8 @@ class BlockRefresh(Cache):
     `prefix` keeps what lies left of the block and feeds the block and all behind it; `dual` keeps everything and feeds
     the block alone. When branches stand in different blocks, the round is a refresh.
     """
+
+    needs_blocks = True
 
     def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
         super().__init__(config, window, readout, 0)

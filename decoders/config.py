@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 from decoders.types import MEASURES
 
@@ -15,14 +17,13 @@ class DecoderError(ValueError):
 
 @dataclass
 class ScoreConfig:
-    """Branch score (LoPA eq. 2 and variants): creation_weight x creation + (1 - creation_weight) x future.
+    """Which branch wins: the class of decoders/scores.py called `kind`, or the one at `target` ("module:class").
 
-    kind: "mean" of the confidence over the remaining masks; "mixed" = alpha x mean probability of the tokens that the
-    branch added + (1 - alpha) x mean of 1 - normalised entropy; "next_fill" = positions that the fill rule would fill.
-    bottom: mean over this lowest fraction only. window: minimum of the means over sliding windows of this many masks.
+    bottom, window, creation_weight are read by "mean", alpha by "mixed": see there.
     """
 
     kind: str = "mean"
+    target: str | None = None
     bottom: float = 1.0
     window: int | None = None
     creation_weight: float = 0.0
@@ -33,6 +34,8 @@ class ScoreConfig:
 class DecoderConfig:
     """All settings of all decoders. None takes the decoder's own default; a setting that the decoder does not read
     is refused. See docs/decoders.md.
+
+    `own`: settings that parts of one's own read, by name. They are attributes of the configuration as well.
     """
 
     name: str = "lopa"
@@ -64,6 +67,15 @@ class DecoderConfig:
     decode_tail: bool = False
     mask_logit: str = "exclude"
     temperature: float = 0.0
+    own: dict[str, Any] = field(default_factory=dict)
+
+    if not TYPE_CHECKING:  # a checker shall go on to find a misspelt setting
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return self.__dict__["own"][name]
+            except KeyError:
+                raise AttributeError(f"no setting {name}") from None
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -76,7 +88,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "fill_confidence": MEASURES,
     "complete": ("end", "verify"),
     "mask_logit": ("exclude", "keep"),
-    "score.kind": ("mean", "mixed", "next_fill"),
 }
 
 # name -> (lowest, highest, lowest allowed?). Probabilities may be compared with thresholds from 0 to 1; greater ones
@@ -100,31 +111,83 @@ RANGES: dict[str, tuple[float, float, bool]] = {
 }
 
 
+INTEGERS = ("gen_length", "block_size", "tokens_per_step", "steps", "k", "score.window")
+FIELDS = tuple(f.name for f in fields(DecoderConfig) if f.name not in ("score", "own"))
+SCORE_FIELDS = tuple(f.name for f in fields(ScoreConfig))
+
+
 def settings(config: DecoderConfig) -> dict[str, Any]:
-    """All settings by dotted name, the nested score included."""
-    flat: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.name != "score"}
-    flat |= {f"score.{f.name}": getattr(config.score, f.name) for f in fields(config.score)}
-    return flat
+    """All settings by dotted name: those of the score as `score.*`, one's own as `own.*`."""
+    flat: dict[str, Any] = {name: getattr(config, name) for name in FIELDS}
+    flat |= {f"score.{name}": getattr(config.score, name) for name in SCORE_FIELDS}
+    return flat | {f"own.{name}": value for name, value in config.own.items()}
 
 
 def validate(config: DecoderConfig) -> None:
-    """Raises DecoderError for the first value that is out of range or not among the choices."""
+    """Raises DecoderError for the first value of a wrong type, out of range or not among the choices."""
+    if not isinstance(config.score, ScoreConfig):
+        raise refusal("score", config.score, "kind, target, bottom, window, creation_weight, alpha")
+    if not isinstance(config.own, Mapping):
+        raise refusal("own", config.own, "names and values of settings of one's own")
+    optional = settings(DecoderConfig())
     for name, value in settings(config).items():
-        if value is None:
+        if value is None and optional.get(name) is None:
             continue
-        if name == "k" and isinstance(value, str):
-            if value != "auto":
-                raise DecoderError(f"decoder.k={value} is not allowed; allowed: an integer from 0 to 1024, or auto")
-        elif name in CHOICES and value not in CHOICES[name]:
-            raise DecoderError(f"decoder.{name}={value} is not allowed; allowed: {', '.join(CHOICES[name])}")
+        if name.startswith("own."):
+            _check_own(name, value)
+        elif name in CHOICES:
+            if value not in CHOICES[name]:
+                raise refusal(name, value, ", ".join(CHOICES[name]))
         elif name in RANGES:
-            low, high, closed = RANGES[name]
-            if not (low <= value <= high) or (value == low and not closed):
-                opening = f"from {low:g}" if closed else f"above {low:g}"
-                raise DecoderError(f"decoder.{name}={value} is not allowed; allowed: {opening} to {high:g}")
+            _check_number(name, value)
+        elif name == "decode_tail":
+            if not isinstance(value, bool):
+                raise refusal(name, value, "true or false")
+        elif not isinstance(value, str):
+            raise refusal(name, value, "a name")
+
+
+def refusal(name: str, value: Any, allowed: str) -> DecoderError:
+    """The error for a value that a setting cannot have."""
+    return DecoderError(f"decoder.{name}={shown(value)} is not allowed; allowed: {allowed}")
+
+
+def shown(value: Any) -> str:
+    """A value in a message of one line, as the user would write it."""
+    text = "null" if value is None else str(value)
+    if not text.isprintable():
+        text = repr(text)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _check_number(name: str, value: Any) -> None:
+    low, high, closed = RANGES[name]
+    whole = name in INTEGERS
+    if name == "k" and value == "auto":
+        return
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+        kind = "an integer from" if whole else "a number from" if closed else "a number above"
+        raise refusal(name, value, f"{kind} {low:g} to {high:g}" + (", or auto" if name == "k" else ""))
+    if not (low <= float(value) <= high) or (value == low and not closed):
+        raise refusal(name, value, f"{'from' if closed else 'above'} {low:g} to {high:g}")
+
+
+def _check_own(name: str, value: Any) -> None:
+    """What an own setting is worth is its reader's business; that it can be told apart and recorded is ours."""
+    if not name.removeprefix("own.").isidentifier():
+        raise DecoderError(f"decoder.{shown(name)} is no name of a setting; allowed: letters, digits and underscores")
+    if name.removeprefix("own.") in (*FIELDS, "score", "own"):
+        raise DecoderError(
+            f"decoder.{name} has the name of a setting of its own; allowed: decoder{name[3:]}={shown(value)}"
+        )
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise refusal(name, value, "text, finite numbers, true, false, null, and lists of them") from None
 
 
 def fill_in(config: DecoderConfig, defaults: Mapping[str, Any]) -> DecoderConfig:
-    """`config` with its unset values taken from `defaults`."""
-    unset = {name: value for name, value in defaults.items() if getattr(config, name) is None}
-    return replace(config, **unset)
+    """`config` with its unset values taken from `defaults`; names that are no settings of ours are one's own."""
+    unset = {name: value for name, value in defaults.items() if name in FIELDS and getattr(config, name) is None}
+    own = {name: value for name, value in defaults.items() if name not in FIELDS}
+    return replace(config, **unset, own={**own, **config.own})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ class View:
     """The masks of one branch that take part, and what the model says of them; N masks in position order.
 
     position, block, token [N] integers; prob, confidence [N] float32 (`confidence` ranks forced picks);
-    activated [N] whether the mask's block may be forced.
+    activated [N] whether the mask's block may be forced; measures: what else was asked of the model, [N] each.
     """
 
     position: np.ndarray
@@ -25,9 +26,14 @@ class View:
     prob: np.ndarray
     confidence: np.ndarray
     activated: np.ndarray
+    measures: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.position)
+
+    def measure(self, name: str) -> np.ndarray:
+        """prob, margin or neg_entropy [N], as far as it was asked for."""
+        return self.prob if name == "prob" else self.measures[name]
 
 
 def top(confidence: np.ndarray, n: int) -> np.ndarray:
@@ -39,7 +45,16 @@ Uniform = Callable[[int], np.ndarray]
 
 
 class Fill:
-    """Chooses from a view. `branch.memory` is the branch's own note of where a schedule stands."""
+    """Chooses from a view. `branch.memory` is the branch's own note of where a schedule stands.
+
+    `reads`: the settings that this rule reads, with their defaults, so that no other is taken in silence; None says
+    that it may read any default of its decoder. `measures`: what it needs of a prediction beside the probability and
+    the ranking confidence. `follows_first`: whether it can go on where `FirstPosition` began.
+    """
+
+    reads: ClassVar[Mapping[str, Any] | None] = None
+    measures: ClassVar[tuple[str, ...]] = ()
+    follows_first: ClassVar[bool] = False
 
     def __init__(self, config: DecoderConfig, layout: Layout, uniform: Uniform):
         self.config = config
@@ -56,9 +71,15 @@ class Fill:
         """Indices into the view to fill: at least one, unless `empty_steps=run`. May update `branch.memory`."""
         raise NotImplementedError
 
+    def idles(self, branch: Branch) -> bool:
+        """Whether a forward is still spent on `branch` although the masks that took part are all filled."""
+        return False
+
 
 class TopN(Fill):
     """The n most confident masks (n = 1: greedy decoding, one position a forward)."""
+
+    reads: ClassVar[Mapping[str, Any]] = {"tokens_per_step": 1, "confidence": "prob"}
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         assert self.config.tokens_per_step is not None
@@ -71,6 +92,9 @@ class Threshold(Fill):
     `forced=per_block`: one in each activated block in which nothing passed (released); `global`: one in all, and only
     if nothing passed anywhere (article). Fast-dLLM's rule is this one inside its current block.
     """
+
+    reads: ClassVar[Mapping[str, Any]] = {"tau_conf": 0.9, "forced": "per_block", "confidence": "prob"}
+    follows_first = True
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         passed = view.prob > self.config.tau_conf
@@ -85,6 +109,9 @@ class Threshold(Fill):
 
 class Factor(Fill):
     """Fast-dLLM's factor rule: confidences sorted downwards, the largest n with (n + 1)(1 - c_n) < f, at least 1."""
+
+    reads: ClassVar[Mapping[str, Any]] = {"factor": 1.0}
+    follows_first = True
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         assert self.config.factor is not None
@@ -108,6 +135,8 @@ class Quota(Fill):
     Steps whose quota is zero are no forwards. memory: (step, masks at the start of the block).
     """
 
+    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "confidence": "prob"}
+
     def select(self, view: View, branch: Branch) -> np.ndarray:
         step, masks = branch.memory or (0, len(view))
         quota = masks // self.steps + (step < masks % self.steps)
@@ -124,20 +153,28 @@ def schedule(steps: int, eps: float = 1e-3) -> np.ndarray:
 class Schedule(Fill):
     """Dream's sampler: the n most confident masks, n = masks x share truncated; the last step takes all that is left.
 
-    `empty_steps=skip` passes over steps with n = 0, which change nothing; `run` spends a forward on each (released).
-    memory: (step,).
+    `empty_steps=skip` passes over steps with n = 0, which change nothing; `run` spends a forward on each, and on those
+    that are left when no mask is (released). memory: (step,).
     """
+
+    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "empty_steps": "skip", "confidence": "prob"}
+    follows_first = True
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         (step,) = branch.memory or (0,)
         shares = schedule(self.steps)
         while True:
             last = step >= self.steps - 1
-            chosen = np.arange(len(view)) if last else self._draw(view, shares[step])
+            chosen = np.arange(len(view)) if last or len(view) == 0 else self._draw(view, shares[step])
             step += 1
             if len(chosen) or last or self.config.empty_steps == "run":
                 branch.memory = (step,)
                 return chosen
+
+    def idles(self, branch: Branch) -> bool:
+        """With lookahead a text is ahead of its schedule and ends when it is full."""
+        (step,) = branch.memory or (0,)
+        return self.config.empty_steps == "run" and self.config.k == 0 and step < self.steps
 
     def _draw(self, view: View, share: np.float32) -> np.ndarray:
         return top(view.confidence, int(np.float32(len(view)) * share))
@@ -145,6 +182,8 @@ class Schedule(Fill):
 
 class Origin(Schedule):
     """Dream's `origin` sampler: each mask is filled with probability `share`, whatever its confidence."""
+
+    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "empty_steps": "skip"}
 
     def _draw(self, view: View, share: np.float32) -> np.ndarray:
         return np.flatnonzero(self.uniform(len(view)) < share)
@@ -156,6 +195,8 @@ class Budget(Fill):
 
     memory: (step, left over).
     """
+
+    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "tau_conf": 0.9}
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         step, left = branch.memory or (0, 0)

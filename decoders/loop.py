@@ -6,17 +6,22 @@ logits of this very forward; and proposes the next branches. With k = 0 this is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
 from decoders.caches import Cache
+from decoders.config import DecoderError
 from decoders.fills import Fill, Uniform, View, make_fill
-from decoders.lookahead import COMPLETE, creation_mix, propose, score
+from decoders.lookahead import propose
+from decoders.scores import Score
 from decoders.spec import Decoder
 from decoders.state import Branch, first_end
 from decoders.types import Decode, Generation, Prediction, Readout, Request, Step, Vocabulary
 from decoders.windows import Window
+
+NOTHING = np.array([], dtype=np.int64)
+NO_MASKS = View(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
 
 
 def decode(
@@ -35,7 +40,7 @@ def decode(
     if not len(prompt):
         raise ValueError("an empty prompt cannot be decoded: at least one token is needed")
     uniform = uniform or np.random.default_rng(seed).random
-    return _Run(decoder, prompt, vocab, cached, decoder.readout(seed), uniform).rounds()
+    return _Run(decoder, prompt, vocab, cached, seed, uniform).rounds()
 
 
 class _Run:
@@ -47,14 +52,18 @@ class _Run:
         prompt: Sequence[int],
         vocab: Vocabulary,
         cached: int,
-        readout: Readout,
+        seed: int,
         uniform: Uniform,
     ):
         config = self.config = decoder.config
         self.vocab = vocab
         self.window: Window = decoder.window(config, len(prompt), vocab.mask_id)
-        self.cache: Cache = decoder.cache(config, self.window, readout, cached)
-        self.fill: Fill = make_fill(decoder.rule, config, self.window.layout, uniform)
+        self.readout: Readout = decoder.readout(seed)
+        self.cache: Cache = decoder.cache(config, self.window, self.readout, cached)
+        layout = self.window.layout
+        self.fill: Fill = make_fill(decoder.rule, config, layout, uniform)
+        apart = np.random.default_rng([seed, 1]).random
+        self.score: Score = decoder.scorer(config, layout, vocab, make_fill(decoder.rule, config, layout, apart))
         self.prompt = prompt
         self.steps: list[Step] = []
 
@@ -68,79 +77,85 @@ class _Run:
             finished = None
             if self.config.complete != "verify":
                 branches, finished = self._set_aside_complete(branches)
-                if finished is not None and self._unbeatable():
+                if finished is not None and self.score.settles(finished):
                     return self._generation(finished)
             self._check_progress()
             request = self.cache.request(branches)
             prediction = yield request
-            branches, over = self._round(branches, finished, request, prediction)
-            if over:
-                return self._generation(branches[0])
+            views = [self._view(branch, row, request, prediction) for row, branch in enumerate(branches)]
+            scores = self._scores(branches, views)
+            # The first of equals: the anchor, then the better rank; but a branch without masks before both.
+            winner = max(range(len(branches)), key=lambda row: (scores[row], len(views[row]) == 0, -row))
+            if finished is not None and self.score.complete(finished) >= scores[winner]:
+                self._record(request, branches, scores, 0, views[0], NOTHING, branches[0])
+                return self._generation(finished)
+            chosen, state = self._filled(branches[winner], views[winner])
+            self.cache.settle(request, branches, winner)
+            self._record(request, branches, scores, winner, views[winner], chosen, state)
+            state.verify()
+            if len(chosen) == len(views[winner]):
+                yield from self._idle(state)
+            branches = [state]
+            if self.config.k != 0:
+                branches = propose(state, views[winner], self.config, self.window.layout, self.vocab)
+
+    def _idle(self, branch: Branch) -> Generator[Request, Prediction, None]:
+        """The forwards that are spent on a text, or a block of it, that is full before its schedule ends."""
+        while self.fill.idles(branch) and not self._ended(branch):
+            self._check_progress()
+            request = self.cache.request([branch])
+            yield request
+            self.fill.select(NO_MASKS, branch)
+            self.cache.settle(request, [branch], 0)
+            self._record(request, [branch], [self.score.complete(branch)], 0, NO_MASKS, NOTHING, branch)
 
     def _check_progress(self) -> None:
         """Every forward fills a position, except a released program's empty steps and its last, verifying round."""
         config = self.config
         idle = (config.complete == "verify") + (config.steps or 0 if config.empty_steps == "run" else 0)
         if len(self.steps) >= config.gen_length + idle:
-            raise RuntimeError(f"no end after {len(self.steps)} forwards for {config.gen_length} positions: a bug")
+            rule = type(self.fill).__name__
+            raise RuntimeError(
+                f"no end after {len(self.steps)} forwards for {config.gen_length} positions: a fault of {rule}, which "
+                "must fill at least one mask a forward"
+            )
 
-    def _round(
-        self, branches: list[Branch], finished: Branch | None, request: Request, prediction: Prediction
-    ) -> tuple[list[Branch], bool]:
-        """Chooses the winner, fills it, and proposes the next branches; True if a finished branch won the decode."""
-        views = [self._view(branch, row, request, prediction) for row, branch in enumerate(branches)]
-        scores = [
-            self._score(branch, view, row, request, prediction)
-            for row, (branch, view) in enumerate(zip(branches, views))
-        ]
-        winner = int(np.argmax(scores))  # the first of equals: the anchor, then the better rank
-        if finished is not None and creation_mix(finished, COMPLETE, self.config) > scores[winner]:
-            self._record(request, branches, scores, 0, views[0], np.array([], dtype=np.int64), branches[0])
-            return [finished], True
-        view, branch = views[winner], branches[winner]
-        chosen = self.fill.select(view, branch) if len(view) else np.array([], dtype=np.int64)
-        state = branch.filled(view.position[chosen], view.token[chosen], self.window.layout, self.vocab)
-        self.cache.settle(request, branches, winner)
-        self._record(request, branches, scores, winner, view, chosen, state)
-        state.verify()
-        if self.config.k == 0:
-            return [state], False
-        rank = prediction.measure(self.config.confidence or "prob")[winner, view.position - request.start]
-        return propose(state, view, rank, self.config, self.window.layout, self.vocab), False
+    def _filled(self, branch: Branch, view: View) -> tuple[np.ndarray, Branch]:
+        """What the rule fills of the winner's view [N], as indices into it, and the branch behind it."""
+        chosen = NOTHING
+        if len(view):
+            chosen = np.arange(len(view))[self.fill.select(view, branch)]  # a rule may also answer with booleans [N]
+            if len(np.unique(chosen)) < len(chosen):
+                raise DecoderError(f"decoder.fill={self.config.fill} fills a position twice; allowed: each index once")
+        return chosen, branch.filled(view.position[chosen], view.token[chosen], self.window.layout, self.vocab)
 
     def _view(self, branch: Branch, row: int, request: Request, prediction: Prediction) -> View:
         lo, hi = self.window.scope(branch)
         position = lo + np.flatnonzero(branch.ids[lo:hi] == self.vocab.mask_id)
         at = position - request.start
         block = self.window.layout.block_of(position)
-        forced = prediction.measure(self.config.fill_confidence or "prob")
         return View(
             position,
             block,
             prediction.token[row, at],
             prediction.prob[row, at],
-            forced[row, at],
+            prediction.measure(self.config.fill_confidence or "prob")[row, at],
             np.array(branch.activated)[block],
+            {name: prediction.extra[name][row, at] for name in self.readout.measures},
         )
 
-    def _score(self, branch: Branch, view: View, row: int, request: Request, prediction: Prediction) -> float:
-        at = view.position - request.start
-        confidence = prediction.measure(self.config.confidence or "prob")[row, at]
-        entropy = prediction.extra.get("neg_entropy")
-        return score(
-            branch,
-            view,
-            confidence,
-            entropy if entropy is None else entropy[row, at],
-            self.fill,
-            self.config,
-            self.vocab,
-        )
+    def _scores(self, branches: list[Branch], views: list[View]) -> list[float]:
+        scores = [self.score.rate(branch, view) for branch, view in zip(branches, views)]
+        if np.isnan(scores).any():
+            raise DecoderError(f"decoder.score.kind={self.config.score.kind} scored a branch nan; allowed: a number")
+        return scores
 
     def _complete(self, branch: Branch) -> bool:
         """No masks left (and no block to come), or none before the first end token."""
-        if branch.masks_left == 0:
-            return True
+        return branch.masks_left == 0 or self._ended(branch)
+
+    def _ended(self, branch: Branch) -> bool:
+        """Whether the text is known up to its first end token, and nothing behind it is asked for."""
         if self.config.decode_tail or not branch.ended:
             return False
         end = first_end(branch.ids, len(self.prompt), self.vocab)
@@ -154,12 +169,6 @@ class _Run:
         complete = [branch.masks_left == 0 for branch in branches]
         finished = [branch for branch, done in zip(branches, complete) if done]
         return [branch for branch, done in zip(branches, complete) if not done], finished[0] if finished else None
-
-    def _unbeatable(self) -> bool:
-        """Whether a complete branch wins whatever the others score."""
-        return self.config.score.kind == "next_fill" or (
-            self.config.score.kind == "mean" and self.config.score.creation_weight == 0
-        )
 
     def _record(
         self,

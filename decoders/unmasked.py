@@ -6,7 +6,7 @@ server). `served` is whatever algorithm a server of diffusion models was started
 
 from __future__ import annotations
 
-from decoders.config import DecoderConfig, DecoderError, settings, validate
+from decoders.config import DecoderConfig, DecoderError, settings, shown, validate
 
 UNMASKED = ("ar", "served")
 READ = ("name", "gen_length", "k", "temperature")  # k is read as: none
@@ -17,8 +17,9 @@ def resolve_unmasked(config: DecoderConfig) -> DecoderConfig:
     validate(config)
     defaults = settings(DecoderConfig())
     for name, value in settings(config).items():
-        if name not in READ and value != defaults[name]:
+        if name not in READ and not (name in defaults and value == defaults[name]):
             raise DecoderError(
-                f"decoder.{name}={value} has no meaning for decoder={config.name}; its settings: {', '.join(READ[1:])}"
+                f"decoder.{name}={shown(value)} has no meaning for decoder={config.name}; "
+                f"allowed: {', '.join(READ[1:])}"
             )
     return DecoderConfig(name=config.name, gen_length=config.gen_length, temperature=config.temperature)

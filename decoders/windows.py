@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from decoders.config import DecoderConfig
 from decoders.state import Branch, Layout
 
 
 class Window:
-    """Opens a text, moves a branch on before each round, and says where the fill rule may fill."""
+    """Opens a text, moves a branch on before each round, and says where the fill rule may fill.
+
+    `reads`: the settings that it reads, with their defaults. `caches`: by attention, the cache policies that its texts
+    can be decoded with.
+    """
+
+    reads: ClassVar[Mapping[str, Any]] = {"block_size": None}
+    caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"full": ("none",), "block_causal": ("none", "exact")}
 
     def __init__(self, config: DecoderConfig, prompt: int, mask_id: int):
         self.config = config
@@ -40,13 +48,24 @@ class Window:
 class Canvas(Window):
     """The whole generation as one block, visible from the start (vanilla Dream)."""
 
+    reads: ClassVar[Mapping[str, Any]] = {}
+
     @staticmethod
     def block_size(config: DecoderConfig) -> int:
         return config.gen_length
 
 
 class Blocks(Window):
-    """Semi-autoregressive blocks: all are visible, the first unfinished one is decoded (LLaDA, Fast-dLLM)."""
+    """Semi-autoregressive blocks: all are visible, the first unfinished one is decoded (LLaDA, Fast-dLLM).
+
+    The refreshed caches hold what lies behind the block, which block-causal attention does not see; a finished block
+    that is kept for good has not seen what lies behind it, which full attention would have it see.
+    """
+
+    caches: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "full": ("none", "prefix", "dual"),
+        "block_causal": ("none", "exact"),
+    }
 
     def current(self, branch: Branch) -> int:
         """The first unfinished block, or the last block if all are finished."""
@@ -71,7 +90,11 @@ class Pipeline(Window):
 
     A block is appended when the newest is filled to tau_add and no end token was filled; a block is activated (may
     be forced) when its left neighbour is filled to tau_act; activation is never undone (D2F section 3.3).
+    Its finished blocks may be kept under full attention too, frozen as they were (LoPA section 3.3).
     """
+
+    reads: ClassVar[Mapping[str, Any]] = {"block_size": None, "tau_add": 0.1, "tau_act": 0.95}
+    caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"full": ("none", "exact"), "block_causal": ("none", "exact")}
 
     def open(self, prompt: Sequence[int]) -> Branch:
         return Branch.start(prompt)

@@ -7,15 +7,17 @@ pick, or taking the runner-up branch makes tests named `golden` fail (tests/READ
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from decoders import DecoderConfig, make_decoder
+from decoders import DecoderConfig, ScoreConfig, make_decoder
 from decoders.fills import View, make_fill
-from decoders.lookahead import future, unique
+from decoders.lookahead import unique
+from decoders.scores import Mean, Score
 from decoders.state import Branch, Layout
-from tests.toy import MASK, fixed, run
+from tests.toy import MASK, VOCAB, fixed, run
 
 
 def view_of(probs: list[float], block: int = 1) -> View:
@@ -30,6 +32,16 @@ def select(probs: list[float], **settings: object) -> list[int]:
     decoder = make_decoder(DecoderConfig(name="fast_dllm", gen_length=len(probs), **settings))  # type: ignore[arg-type]
     fill = make_fill(decoder.rule, decoder.config, Layout(0, len(probs), len(probs)), np.random.default_rng(0).random)
     return fill.select(view_of(probs), Branch.start([0])).tolist()
+
+
+def rating(kind: type[Score], score: ScoreConfig, probs: list[float], branch: Branch | None = None) -> float:
+    """The score of a branch, by default an anchor, whose masks have these probabilities."""
+    decoder = make_decoder(DecoderConfig(confidence="prob", gen_length=8, score=score))
+    layout = Layout(0, 8, 8)
+    fill = make_fill(decoder.rule, decoder.config, layout, np.random.default_rng(0).random)
+    view = view_of(probs)
+    entropy = {"neg_entropy": np.log(view.prob) * 0.5}
+    return kind(decoder.config, layout, VOCAB, fill).rate(branch or Branch.start([0]), replace(view, measures=entropy))
 
 
 def test_golden_threshold_is_strict() -> None:
@@ -80,12 +92,9 @@ def test_golden_equal_candidates_in_position_order() -> None:
         ({"window": 9}, 0.5),
     ],
 )
-def test_golden_branch_scores(score: dict[str, float], expected: float) -> None:
+def test_golden_branch_scores(score: dict[str, Any], expected: float) -> None:
     """Mean over the masks, over the lowest fraction (at least one mask), or the lowest sliding mean."""
-    config = DecoderConfig()
-    for name, value in score.items():
-        setattr(config.score, name, value)
-    assert future(np.array([0.4, 0.6, 0.2, 0.8]), config) == pytest.approx(expected)
+    assert rating(Mean, ScoreConfig(**score), [0.4, 0.6, 0.2, 0.8]) == pytest.approx(expected)
 
 
 def test_golden_duplicate_branches_collapse_and_the_first_stays() -> None:

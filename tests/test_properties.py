@@ -13,7 +13,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoders import DecoderConfig, DecoderError, Generation, ScoreConfig, decode, make_decoder
+from decoders import BASES, DecoderConfig, DecoderError, Generation, ScoreConfig, decode, make_decoder
+from decoders.config import SCORE_FIELDS
+from decoders.scores import SCORES
 from lopa_bench.backends.local import Job
 from tests.toy import END, MASK, VOCAB, backend, hashed, run
 
@@ -23,47 +25,61 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 MEASURE = st.sampled_from(["prob", "margin", "neg_entropy"])
 UNIT = st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0])
+VALUES = {
+    "block_size": st.one_of(st.integers(1, 8), st.just(64)),
+    "tau_add": UNIT,
+    "tau_act": st.sampled_from([0.3, 0.95, 1.0]),
+    "tau_conf": UNIT,
+    "forced": st.sampled_from(["per_block", "global"]),
+    "confidence": MEASURE,
+    "tokens_per_step": st.integers(1, 4),
+    "factor": st.sampled_from([0.01, 1.0, 50.0]),
+    "empty_steps": st.sampled_from(["skip", "run"]),
+}
+SCORE_VALUES = {
+    "bottom": st.sampled_from([0.01, 0.3, 1.0]),
+    "window": st.sampled_from([None, 1, 3, 99]),
+    "creation_weight": st.sampled_from([0.0, 0.5, 1.0]),
+    "alpha": st.sampled_from([0.0, 0.7, 1.0]),
+}
 
 
 @st.composite
 def configs(draw: Any) -> DecoderConfig:
-    """Any decoder with any of its settings."""
-    base = draw(st.sampled_from(["greedy", "llada", "dream", "fast_dllm", "d2f"]))
-    length, block = draw(st.integers(1, 20)), draw(st.integers(1, 8))
-    chosen: dict[str, Any] = {"gen_length": length, "confidence": draw(MEASURE), "decode_tail": draw(st.booleans())}
-    if base != "dream":
-        chosen |= {"block_size": block, "attention": draw(st.sampled_from(["full", "block_causal"]))}
-    if base in ("fast_dllm", "d2f", "dream"):
-        chosen["tau_conf"] = draw(UNIT)
-    if base == "d2f":
-        chosen |= {"tau_add": draw(UNIT), "tau_act": draw(st.sampled_from([0.3, 0.95, 1.0]))}
-    if base in ("fast_dllm", "d2f"):
-        chosen["forced"] = draw(st.sampled_from(["per_block", "global"]))
-    if base == "fast_dllm":
-        chosen |= {"fill": draw(st.sampled_from(["threshold", "factor", "factor_released", "quota", "schedule"]))}
-        if chosen["fill"] in ("threshold", "schedule"):
-            chosen["first_position"] = draw(st.sampled_from(["rule", "unconditional"]))
-    if base == "dream":
-        chosen |= {"fill": draw(st.sampled_from(["schedule", "origin", "budget"]))}
-    if chosen.get("attention") == "full" and base in ("greedy", "llada", "fast_dllm"):
-        chosen["cache"] = draw(st.sampled_from(["none", "prefix", "dual"]))
-    if draw(st.booleans()):
-        score = ScoreConfig(
-            kind=draw(st.sampled_from(["mean", "mixed", "next_fill"])),
-            bottom=draw(st.sampled_from([0.3, 1.0])),
-            creation_weight=draw(st.sampled_from([0.0, 0.5])),
-        )
-        chosen |= {"name": "lopa", "base": base, "k": draw(st.integers(0, 6)), "score": score}
-        chosen |= {"complete": draw(st.sampled_from(["end", "verify"])), "floor": draw(st.sampled_from([None, 0.3]))}
-    else:
-        chosen["name"] = base
+    """Any decoder with any of the settings that it reads."""
+    base = BASES[draw(st.sampled_from(sorted(BASES)))]
+    length = draw(st.integers(1, 20))
+    chosen: dict[str, Any] = {"gen_length": length, "decode_tail": draw(st.booleans())}
+    chosen["fill"] = fill = draw(st.sampled_from(sorted(base.fills)))
+    chosen["attention"] = attention = draw(st.sampled_from(["full", "block_causal"]))
+    chosen["cache"] = draw(st.sampled_from([None, *base.caches_under(attention)]))
+    read = {**base.window.reads, **(base.fills[fill].reads or {})}
+    for name in read.keys() & VALUES.keys():
+        chosen[name] = draw(VALUES[name])
+    if "steps" in read and fill != "budget":
+        blocks = 1 if base.name == "dream" else -(-length // chosen["block_size"])
+        chosen["steps"] = blocks * draw(st.integers(1, 8))
+    if "first_position" in base.readable and base.fills[fill].follows_first:
+        chosen["first_position"] = draw(st.sampled_from(["rule", "unconditional"]))
+    if not draw(st.booleans()):
+        return DecoderConfig(name=base.name, **chosen)
+    kind = draw(st.sampled_from(sorted(SCORES)))
+    score = ScoreConfig(kind=kind, **{name: draw(SCORE_VALUES[name]) for name in SCORES[kind].reads})
+    if score.window is not None:
+        score.bottom = 1.0
+    k = draw(st.one_of(st.integers(0, 6), st.just("auto"), st.just(1024)))
+    chosen |= {"name": "lopa", "base": base.name, "k": k, "score": score, "confidence": draw(MEASURE)}
+    chosen |= {"complete": draw(st.sampled_from(["end", "verify"]))}
+    if k != "auto":
+        chosen["floor"] = draw(st.sampled_from([None, 0.3]))
     return DecoderConfig(**chosen)
 
 
 def check(generation: Generation, config: DecoderConfig) -> None:
     """Ends (we are here); bounded forwards; no mask id; counters add up; filled positions are filled once."""
     length = config.gen_length
-    assert generation.forwards <= length + (config.complete == "verify")
+    steps = make_decoder(config).config.steps or 0
+    assert generation.forwards <= length + (config.complete == "verify") + (config.empty_steps == "run") * steps
     assert MASK not in generation.ids
     assert len(generation.ids) <= length
     if END in generation.ids and not config.decode_tail:
@@ -92,9 +108,28 @@ def test_every_decode_ends_with_its_books_in_order(
 def test_k_0_is_the_base(config: DecoderConfig, seed: int) -> None:
     if config.name != "lopa":
         config = replace(config, name="lopa", base=config.name)
-    config = replace(config, k=0, fill_confidence=config.confidence, floor=None, score=ScoreConfig())
-    plain = replace(config, name=config.base or "", base=None, fill_confidence=None, complete=None)
-    assert run(hashed(seed), config).ids == run(hashed(seed), plain).ids
+    ranks = "confidence" in (make_decoder(config).rule.reads or ())
+    config = replace(config, k=0, fill_confidence=config.confidence if ranks else None)
+    plain = replace(
+        config,
+        name=config.base or "",
+        base=None,
+        fill_confidence=None,
+        confidence=config.confidence if ranks else None,
+        complete=None,
+        floor=None,
+        score=ScoreConfig(),
+    )
+    wrapped, alone = run(hashed(seed), config), run(hashed(seed), plain)
+    assert wrapped.ids == alone.ids
+    assert [step.positions for step in wrapped.steps] == [step.positions for step in alone.steps]
+
+
+@given(configs(), st.integers(0, 10**6))
+def test_verifying_complete_branches_changes_no_text(config: DecoderConfig, seed: int) -> None:
+    if config.name == "lopa":
+        both = [run(hashed(seed), replace(config, complete=complete)) for complete in ("end", "verify")]
+        assert both[0].ids == both[1].ids
 
 
 @given(st.lists(configs(), min_size=2, max_size=5), st.integers(0, 10**6))
@@ -107,10 +142,18 @@ def test_the_result_does_not_depend_on_batch_mates(several: list[DecoderConfig],
         assert packed[i].generation == alone.generation
 
 
-@given(st.text(max_size=5), st.floats(allow_nan=True), st.integers())
-def test_a_setting_is_accepted_or_refused_but_never_crashes(text: str, number: float, integer: int) -> None:
-    for changes in ({"attention": text}, {"tau_conf": number}, {"k": integer}, {"gen_length": integer}):
-        try:
-            make_decoder(DecoderConfig(**changes))  # type: ignore[arg-type]
-        except DecoderError as error:
-            assert "allowed" in str(error)  # noqa: PT017  # most values are refused, some are not
+ANYTHING = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=True), st.text(max_size=5), st.lists(st.integers())
+)
+
+
+@given(st.sampled_from([*vars(DecoderConfig()), *(f"score.{name}" for name in SCORE_FIELDS)]), ANYTHING)
+def test_a_setting_is_accepted_or_refused_but_never_crashes(name: str, value: Any) -> None:
+    part, _, inner = name.rpartition(".")
+    try:
+        make_decoder(
+            DecoderConfig(k=1, score=ScoreConfig(**{inner: value})) if part else DecoderConfig(**{name: value})
+        )
+    except DecoderError as error:
+        assert "allowed" in str(error)  # noqa: PT017  # most values are refused, some are not
+        assert len(str(error).splitlines()) == 1  # noqa: PT017

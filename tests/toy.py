@@ -15,6 +15,8 @@ from lopa_bench.backends.local import LocalBackend
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.transformer import Segment
 
+torch.set_num_threads(1)  # the tables are tiny
+
 MASK = 9
 END = 8
 VOCAB = Vocabulary(mask_id=MASK, end_ids=(END,), size=10)

@@ -1,0 +1,213 @@
+"""From settings to a decoder: defaults are filled in, and what nothing would read is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from decoders.config import (
+    SCORE_FIELDS,
+    DecoderConfig,
+    DecoderError,
+    fill_in,
+    refusal,
+    settings,
+    shown,
+    validate,
+)
+from decoders.scores import SCORES, Score
+from decoders.spec import Base, Decoder
+from decoders.targets import load_target
+from decoders.unmasked import UNMASKED
+
+LOPA = "lopa"
+# Settings that every decoder reads.
+COMMON = ("name", "target", "gen_length", "k", "decode_tail", "mask_logit", "temperature")
+# Settings of lookahead, read when branches are tried.
+LOOKAHEAD: dict[str, Any] = {"confidence": "neg_entropy", "attention": "full", "complete": "end", "floor": None}
+USUAL = settings(DecoderConfig())
+
+
+def resolve(config: DecoderConfig, bases: Mapping[str, Base], default: Base) -> Decoder:
+    """The decoder that `config` describes; `default` is LoPA's base if none is named. Raises DecoderError for an
+    unknown name, a value that is not allowed, or a setting that nothing would read.
+    """
+    validate(config)
+    lookahead = config.name == LOPA
+    base = _base(config, bases, default)
+    scorer = _scorer(config)
+    _refuse_unknown(config, base, scorer)
+    _allow("fill", config.fill or base.readable["fill"], base.fills, base.name)
+    resolved = _with_defaults(config, base, scorer)
+    _refuse_unread(config, base, base.readers(resolved.fill or ""))
+    if lookahead and config.k != 0:  # with k = 0 they are let be: a sweep over k begins there
+        _refuse_unread_score(config, scorer)
+    resolved.cache = _cache(resolved, base)
+    _check_together(resolved, base)
+    validate(resolved)  # the defaults of a base of one's own
+    return Decoder(resolved, base.window, base.fills[resolved.fill or ""], scorer)
+
+
+def _base(config: DecoderConfig, bases: Mapping[str, Base], default: Base) -> Base:
+    """The decoder itself, or what LoPA looks ahead over."""
+    outside = None if config.target is None else _outside(config.target, bases)
+    known = dict(bases) if outside is None else {**bases, outside.name: outside}
+    if config.name == LOPA:
+        setting, name = "decoder.base", config.base or (outside or default).name
+    else:
+        setting, name = "decoder", config.name
+        if config.base is not None:
+            raise DecoderError(f"decoder.base={config.base} has no meaning for decoder={name}; only lopa has a base")
+    if name not in known:
+        allowed = [*known] if setting == "decoder.base" else [*known, LOPA, *UNMASKED]
+        raise DecoderError(f"{setting}={shown(name)} is unknown; allowed: {', '.join(allowed)}")
+    if outside is not None and outside is not known[name]:
+        raise DecoderError(
+            f"decoder.target={config.target} has no meaning with {setting}={name}; allowed: {setting}={outside.name}"
+        )
+    return known[name]
+
+
+def _outside(target: str, bases: Mapping[str, Base]) -> Base:
+    base = load_target("target", target)
+    if not isinstance(base, Base):
+        raise DecoderError(f"decoder.target={target} is a {type(base).__name__}; allowed: a decoders.Base")
+    if bases.get(base.name, base) is not base or base.name in (LOPA, *UNMASKED):
+        raise DecoderError(f"decoder.target={target} is called {base.name}; allowed: a name that no other decoder has")
+    return base
+
+
+def _scorer(config: DecoderConfig) -> type[Score]:
+    """The class of the branch score: one of ours by its kind, or that of `score.target`."""
+    kind, target = config.score.kind, config.score.target
+    if target is None:
+        if kind not in SCORES:
+            raise refusal("score.kind", kind, f"{', '.join(SCORES)}, or one's own by decoder.score.target")
+        return SCORES[kind]
+    found = load_target("score.target", target)
+    if not isinstance(found, type) or not issubclass(found, Score):
+        raise DecoderError(f"decoder.score.target={target} is no class of scores; allowed: a decoders.Score")
+    name = vars(found).get("name")
+    if not isinstance(name, str) or not name.isidentifier() or SCORES.get(name, found) is not found:
+        raise DecoderError(
+            f"decoder.score.target={target} has the name {shown(name)}; allowed: a `name` of letters, digits and "
+            f"underscores other than {', '.join(SCORES)}"
+        )
+    if kind not in (name, USUAL["score.kind"]):
+        raise DecoderError(f"decoder.score.kind={kind} has no meaning with decoder.score.target; allowed: {name}")
+    return found
+
+
+def _refuse_unknown(config: DecoderConfig, base: Base, scorer: type[Score]) -> None:
+    """Settings that this decoder reads under no choice."""
+    plain = {*COMMON, *base.readable}
+    if config.name == LOPA:
+        plain |= {"base", "fill_confidence", *LOOKAHEAD, *(name for name in scorer.reads if name not in SCORE_FIELDS)}
+        plain |= {f"score.{name}" for name in SCORE_FIELDS}
+    elif config.fill_confidence == (config.confidence or base.readable["confidence"]):
+        plain.add("fill_confidence")  # as resolved settings hold it
+    readable = {name if name in USUAL else f"own.{name}" for name in plain}
+    for name, value in settings(config).items():
+        if name not in readable and not (name in USUAL and value == USUAL[name]):
+            who = f"decoder.base={base.name}" if config.name == LOPA else f"decoder={base.name}"
+            names = ", ".join(sorted(readable - {"name"}))
+            raise DecoderError(f"decoder.{name}={shown(value)} has no meaning for {who}; allowed: {names}")
+
+
+def _with_defaults(config: DecoderConfig, base: Base, scorer: type[Score]) -> DecoderConfig:
+    """The settings with nothing left open, but for what depends on several of them. A copy."""
+    resolved = replace(config, score=replace(config.score, kind=scorer.name))
+    if config.name == LOPA:
+        own = {name: value for name, value in scorer.reads.items() if name not in SCORE_FIELDS}
+        resolved = fill_in(resolved, {**LOOKAHEAD, **own, "base": base.name})
+        resolved = fill_in(resolved, {"fill_confidence": base.readable["confidence"]})
+        return fill_in(resolved, {name: value for name, value in base.readable.items() if name != "cache"})
+    resolved = fill_in(resolved, {name: value for name, value in base.readable.items() if name != "cache"})
+    return replace(resolved, fill_confidence=resolved.confidence, k=0)
+
+
+def _refuse_unread(config: DecoderConfig, base: Base, readers: Mapping[str, tuple[str, ...]]) -> None:
+    """Settings that the chosen fill rule leaves unread; `readers` has the rules that would read them.
+
+    What it is by default a setting may be: files that name every setting stay right when the rule is changed.
+    """
+    for name, rules in readers.items():
+        usual = [None, base.readable[name]]
+        dotted = name if name in USUAL else f"own.{name}"
+        if name == "confidence":
+            usual.append("prob")  # by which rules without a ranking go; it costs nothing
+            dotted = "fill_confidence" if config.name == LOPA else name
+        value = settings(config).get(dotted)
+        if value not in usual:
+            fill = config.fill or base.readable["fill"]
+            raise DecoderError(
+                f"decoder.{dotted}={shown(value)} has no meaning with decoder.fill={fill}; "
+                f"allowed: decoder.fill={' or '.join(rules)}, which read it"
+            )
+
+
+def _refuse_unread_score(config: DecoderConfig, scorer: type[Score]) -> None:
+    for name in SCORE_FIELDS:
+        value = getattr(config.score, name)
+        if name in ("kind", "target", *scorer.reads) or value == USUAL[f"score.{name}"]:
+            continue
+        readers = [kind for kind, score in SCORES.items() if name in score.reads]
+        raise DecoderError(
+            f"decoder.score.{name}={shown(value)} has no meaning with decoder.score.kind={scorer.name}; "
+            f"allowed: decoder.score.kind={' or '.join(readers)}, which reads it"
+        )
+
+
+def _cache(config: DecoderConfig, base: Base) -> str:
+    """The cache policy: as set, else the base's own where attention allows it, else an exact one where there is one."""
+    attention = config.attention or "full"
+    fitting = base.caches_under(attention)
+    if config.cache is not None:
+        _allow("cache", config.cache, base.caches, base.name)
+        if config.cache not in fitting:
+            other = " or ".join(name for name in base.window.caches if config.cache in base.caches_under(name))
+            raise DecoderError(
+                f"decoder.cache={config.cache} needs decoder.attention={other}; "
+                f"allowed with {attention}: {', '.join(fitting)}"
+            )
+        return config.cache
+    if not fitting:
+        other = " or ".join(name for name in base.window.caches if base.caches_under(name))
+        raise DecoderError(f"decoder.attention={attention} is not supported by {base.name}; allowed: {other}")
+    preferred = [base.readable["cache"], "exact" if attention == "block_causal" else "none", fitting[0]]
+    return next(cache for cache in preferred if cache in fitting)
+
+
+def _check_together(config: DecoderConfig, base: Base) -> None:
+    """Values that are allowed one by one and wrong together. Fills in what depends on other settings."""
+    rule = base.fills[config.fill or ""]
+    if "block_size" in base.window.reads and config.block_size is None:
+        config.block_size = min(32, config.gen_length)
+    if config.k == "auto" and config.floor is not None:
+        raise DecoderError(f"decoder.floor={config.floor} has no meaning with decoder.k=auto; allowed: a number for k")
+    if config.score.window is not None and config.score.bottom < 1.0:
+        both = f"decoder.score.window={config.score.window} and decoder.score.bottom={config.score.bottom}"
+        raise DecoderError(f"{both} exclude each other; allowed: one of them")
+    if config.first_position == "unconditional" and not rule.follows_first:
+        follow = {name: part for name, part in base.fills.items() if part.follows_first}
+        _allow("fill", config.fill, follow, "first_position=unconditional")
+    if rule.reads is None or "steps" in rule.reads:
+        _check_steps(config, -(-config.gen_length // base.window.block_size(config)))
+
+
+def _allow(name: str, value: str | None, allowed: Mapping[str, Any] | tuple[str, ...], base: str) -> None:
+    if value not in allowed:
+        raise DecoderError(f"decoder.{name}={shown(value)} is not supported by {base}; allowed: {', '.join(allowed)}")
+
+
+def _check_steps(config: DecoderConfig, blocks: int) -> None:
+    """A schedule needs whole steps in each block; by default it has one a position."""
+    if config.steps is None:
+        config.steps = blocks * (config.block_size or 1) if blocks > 1 else config.gen_length
+    if config.steps % blocks:
+        raise DecoderError(f"decoder.steps={config.steps} is not allowed; allowed: multiples of the {blocks} blocks")
+    if config.fill == "budget" and config.gen_length % config.steps:
+        raise DecoderError(
+            f"decoder.steps={config.steps} is not allowed; allowed: divisors of gen_length={config.gen_length}"
+        )

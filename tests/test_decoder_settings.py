@@ -1,0 +1,156 @@
+"""Settings of decoders: each is read, or refused by name with what is allowed; nothing is taken in silence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decoders import BASES, DecoderConfig, DecoderError, ScoreConfig, make_decoder, resolve_settings
+from decoders.config import settings
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"name": "nope"}, "decoder=nope is unknown; allowed: greedy, llada, dream, fast_dllm, d2f, lopa, ar, served"),
+    ({"name": None}, "decoder.name=null is not allowed; allowed: a name"),
+    ({"name": "d\n2f"}, r"decoder='d\n2f' is unknown"),
+    ({"base": "nope"}, "decoder.base=nope is unknown; allowed: greedy, llada, dream, fast_dllm, d2f"),
+    ({"name": "greedy", "base": "d2f"}, "decoder.base=d2f has no meaning for decoder=greedy; only lopa has a base"),
+    ({"k": -1}, "decoder.k=-1 is not allowed; allowed: from 0 to 1024"),
+    ({"k": 1025}, "decoder.k=1025 is not allowed; allowed: from 0 to 1024"),
+    ({"k": "two"}, "decoder.k=two is not allowed; allowed: an integer from 0 to 1024, or auto"),
+    ({"k": 1.5}, "decoder.k=1.5 is not allowed; allowed: an integer from 0 to 1024, or auto"),
+    ({"k": True}, "decoder.k=True is not allowed; allowed: an integer from 0 to 1024, or auto"),
+    ({"k": None}, "decoder.k=null is not allowed"),
+    ({"gen_length": 0}, "decoder.gen_length=0 is not allowed; allowed: from 1 to 65536"),
+    ({"gen_length": 4.0}, "decoder.gen_length=4.0 is not allowed; allowed: an integer from 1 to 65536"),
+    ({"gen_length": None}, "decoder.gen_length=null is not allowed"),
+    ({"block_size": 0}, "decoder.block_size=0"),
+    ({"block_size": "8"}, "decoder.block_size=8 is not allowed; allowed: an integer from 1 to 65536"),
+    ({"tau_conf": 1.5}, "decoder.tau_conf=1.5 is not allowed; allowed: from 0 to 1"),
+    ({"tau_conf": float("nan")}, "decoder.tau_conf=nan is not allowed; allowed: from 0 to 1"),
+    ({"tau_conf": "0.9"}, "decoder.tau_conf=0.9 is not allowed; allowed: a number from 0 to 1"),
+    ({"tau_act": 0}, "decoder.tau_act=0 is not allowed; allowed: above 0 to 1"),
+    ({"tau_act": []}, "decoder.tau_act=[] is not allowed; allowed: a number above 0 to 1"),
+    ({"temperature": float("inf")}, "decoder.temperature=inf is not allowed; allowed: from 0 to 100"),
+    ({"temperature": -0.1}, "decoder.temperature=-0.1 is not allowed"),
+    ({"decode_tail": "yes"}, "decoder.decode_tail=yes is not allowed; allowed: true or false"),
+    ({"mask_logit": None}, "decoder.mask_logit=null is not allowed; allowed: exclude, keep"),
+    ({"attention": "causal"}, "decoder.attention=causal is not allowed; allowed: full, block_causal"),
+    ({"confidence": "entropy"}, "allowed: prob, margin, neg_entropy"),
+    ({"fill": "quota"}, "decoder.fill=quota is not supported by d2f; allowed: threshold"),
+    ({"fill": 5}, "decoder.fill=5 is not allowed; allowed: a name"),
+    ({"cache": "dual"}, "decoder.cache=dual is not supported by d2f; allowed: exact, none"),
+    ({"name": "fast_dllm", "cache": "exact"}, "decoder.cache=exact needs decoder.attention=block_causal"),
+    ({"name": "fast_dllm", "cache": "dual", "attention": "block_causal"}, "needs decoder.attention=full; allowed with"),
+    ({"name": "llada", "gen_length": 8, "block_size": 4, "steps": 5}, "multiples of the 2 blocks"),
+    ({"name": "dream", "fill": "budget", "gen_length": 8, "steps": 3}, "divisors of gen_length=8"),
+    ({"score": ScoreConfig(window=3, bottom=0.5)}, "exclude each other; allowed: one of them"),
+    ({"score": {"kind": "mean"}}, "decoder.score={'kind': 'mean'} is not allowed; allowed: kind, target, bottom,"),
+    ({"score": ScoreConfig(kind="median")}, "decoder.score.kind=median is not allowed; allowed: mean, mixed"),
+    ({"score": ScoreConfig(bottom=0)}, "decoder.score.bottom=0 is not allowed; allowed: above 0 to 1"),
+    ({"score": ScoreConfig(window=2.5)}, "decoder.score.window=2.5 is not allowed; allowed: an integer from 1"),  # type: ignore[arg-type]
+]  # fmt: skip
+
+# What no choice of the decoder reads, and what another choice would read.
+UNREAD: list[tuple[dict[str, Any], str]] = [
+    ({"name": "greedy", "tau_conf": 0.5}, "decoder.tau_conf=0.5 has no meaning for decoder=greedy; allowed: att"),
+    ({"name": "dream", "block_size": 8}, "decoder.block_size=8 has no meaning for decoder=dream"),
+    ({"base": "dream", "block_size": 8}, "decoder.block_size=8 has no meaning for decoder.base=dream"),
+    ({"name": "greedy", "tau_add": 0.5}, "decoder.tau_add=0.5 has no meaning for decoder=greedy"),
+    ({"name": "d2f", "complete": "verify"}, "decoder.complete=verify has no meaning for decoder=d2f"),
+    ({"name": "d2f", "floor": 0.3}, "decoder.floor=0.3 has no meaning for decoder=d2f"),
+    ({"name": "d2f", "fill_confidence": "margin"}, "decoder.fill_confidence=margin has no meaning for decoder=d2f"),
+    ({"name": "d2f", "score": ScoreConfig(bottom=0.5)}, "decoder.score.bottom=0.5 has no meaning for decoder=d2f"),
+    ({"name": "d2f", "score": ScoreConfig(target="a:b")}, "decoder.score.target=a:b "),
+    ({"name": "ar", "tau_conf": 0.5}, "decoder.tau_conf=0.5 has no meaning for decoder=ar; allowed: gen_length, k"),
+    ({"name": "ar", "own": {"a": 1}}, "decoder.own.a=1 has no meaning for decoder=ar"),
+    ({"name": "d2f", "own": {"a": 1}}, "decoder.own.a=1 has no meaning for decoder=d2f"),
+    ({"name": "fast_dllm", "factor": 0.5},
+     "decoder.factor=0.5 has no meaning with decoder.fill=threshold; allowed: decoder.fill=factor or factor_released"),
+    ({"name": "fast_dllm", "steps": 8}, "allowed: decoder.fill=quota or schedule, which read it"),
+    ({"name": "fast_dllm", "fill": "quota", "tau_conf": 0.5}, "decoder.tau_conf=0.5 has no meaning with decoder.fill"),
+    ({"name": "fast_dllm", "fill": "factor", "forced": "global"}, "allowed: decoder.fill=threshold, which read it"),
+    ({"name": "fast_dllm", "fill": "quota", "empty_steps": "run"}, "allowed: decoder.fill=schedule, which read it"),
+    ({"name": "fast_dllm", "fill": "factor", "confidence": "margin"}, "decoder.confidence=margin has no meaning with"),
+    ({"base": "fast_dllm", "fill": "factor", "fill_confidence": "margin"}, "decoder.fill_confidence=margin has no"),
+    ({"name": "fast_dllm", "fill": "quota", "first_position": "unconditional"},
+     "decoder.fill=quota is not supported by first_position=unconditional; allowed: threshold, factor"),
+    ({"name": "dream", "tau_conf": 0.5}, "decoder.tau_conf=0.5 has no meaning with decoder.fill=schedule"),
+    ({"name": "dream", "fill": "budget", "empty_steps": "run"}, "decoder.fill=schedule or origin, which read it"),
+    ({"k": 2, "score": ScoreConfig(alpha=0.3)},
+     "decoder.score.alpha=0.3 has no meaning with decoder.score.kind=mean; allowed: decoder.score.kind=mixed"),
+    ({"k": 2, "score": ScoreConfig(kind="mixed", bottom=0.5)}, "allowed: decoder.score.kind=mean, which reads it"),
+    ({"k": 2, "score": ScoreConfig(kind="next_fill", creation_weight=0.5)}, "allowed: decoder.score.kind=mean, which"),
+    ({"k": "auto", "floor": 0.3}, "decoder.floor=0.3 has no meaning with decoder.k=auto; allowed: a number for k"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG + UNREAD)
+def test_a_setting_is_refused_in_one_line_with_what_is_allowed(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DecoderError) as caught:
+        resolve_settings(DecoderConfig(**changes))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    with pytest.raises(DecoderError) as caught:
+        make_decoder(DecoderConfig(attention="x" * 5000))
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "fast_dllm", "fill": "quota", "tau_conf": 0.9, "factor": 1.0, "forced": "per_block"},
+        {"name": "fast_dllm", "fill": "factor", "confidence": "prob"},
+        {"name": "dream", "fill": "origin", "confidence": "prob"},
+        {"name": "dream", "fill": "budget", "confidence": "neg_entropy", "empty_steps": "skip"},
+        {"k": 2, "score": ScoreConfig(kind="mixed", bottom=1.0, creation_weight=0.0)},
+        {"k": 0, "floor": 0.5, "complete": "verify", "score": ScoreConfig(kind="mixed", bottom=0.5)},
+    ],
+)
+def test_a_default_may_be_written_out_and_a_sweep_may_begin_with_k_0(changes: dict[str, Any]) -> None:
+    """A file that names every setting stays right when its rule is changed."""
+    make_decoder(DecoderConfig(**changes))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    config = DecoderConfig(k=np.int64(2), gen_length=np.int32(4), tau_conf=np.float32(0.5))  # type: ignore[arg-type]
+    assert make_decoder(config).config.k == 2
+
+
+@pytest.mark.parametrize("name", [*BASES, "lopa", *(f"lopa:{base}" for base in BASES)])
+def test_resolved_settings_resolve_to_themselves(name: str) -> None:
+    """What a run recorded can be run again as it stands."""
+    decoder, _, base = name.partition(":")
+    for changes in ({}, {"attention": "block_causal"}, {"k": 3}):
+        once = make_decoder(DecoderConfig(name=decoder, base=base or None, gen_length=48, **changes)).config  # type: ignore[arg-type]
+        assert make_decoder(once).config == once
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_nothing_that_is_read_is_left_open(base: str) -> None:
+    decoder = make_decoder(DecoderConfig(name=base, gen_length=48))
+    values = settings(decoder.config)
+    assert all(values[name] is not None for name in {**(decoder.rule.reads or {}), **decoder.window.reads})
+
+
+def test_resolving_changes_no_setting_of_its_caller() -> None:
+    config = DecoderConfig(base="llada", k=2, gen_length=20, block_size=10)
+    before = asdict(config)
+    make_decoder(config)
+    assert asdict(config) == before
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_cache_follows_the_attention_unless_it_is_set(base: str) -> None:
+    """Exact where finished blocks never change; D2F keeps them under full attention too, frozen."""
+    caches = {
+        attention: make_decoder(DecoderConfig(name=base, gen_length=8, attention=attention)).config.cache
+        for attention in ("full", "block_causal")
+    }
+    expected = {"dream": ("none", "none"), "d2f": ("exact", "exact")}.get(base, ("none", "exact"))
+    assert tuple(caches.values()) == expected
