@@ -8,12 +8,13 @@ import sys
 from lopa_bench import streams
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
-COMMANDS = ("ls", "show")
 
 
 def main() -> None:
     """Ends with the exit status that --help promises; wrong settings and wrong data are one message."""
     streams.secure()
+    from lopa_bench.arguments import COMMANDS, check
+
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
         from lopa_bench.listing import command
 
@@ -29,6 +30,7 @@ def main() -> None:
     os.environ[FULL_ERROR] = "1"  # so that Hydra hands its errors over instead of printing them
     code = 0
     try:
+        check(sys.argv[1:])
         entry.main()
     except KeyboardInterrupt as stop:
         code = exit_code(stop)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 from decoders.config import DecoderConfig
 from lopa_bench.backends.config import (
@@ -111,15 +112,19 @@ CHOICES = {
     "tracker.mode": ("online", "offline", "disabled"),
     "objective.maximise": (None, "tpf", "tpf_row", "tps", "tps_decode", "accuracy", "tokens_per_processed"),
 }
-LEAST = {
-    "model.max_length": 2,
-    "model.gen_length": 1,
-    "model.block_size": 1,
-    "run.batch": 1,
-    "run.warmup": 0,
-    "run.seed": 0,
-    "task.samples": 1,
+LARGEST = 2**63 - 1  # what a record holds
+RANGES: dict[str, tuple[float, float]] = {
+    "model.max_length": (2, 2**24),
+    "model.gen_length": (1, 65536),
+    "model.block_size": (1, 65536),
+    "run.batch": (1, 65536),
+    "run.warmup": (0, 65536),
+    "run.seed": (0, LARGEST),
+    "task.samples": (1, 65536),
+    "task.limit": (1, LARGEST),
+    "objective.accuracy": (0, 1),
 }
+MAY_BE_EMPTY = ("backend.key_env",)
 
 
 def register() -> None:
@@ -145,17 +150,21 @@ def validate(config: Config) -> None:
     """Everything that can be judged before anything is loaded. Raises ConfigError, DecoderError or TaskError."""
     from decoders import UNMASKED, resolve_settings
     from lopa_bench.presets import PRESETS
+    from lopa_bench.settings import takes
+    from lopa_bench.spelling import meant, nearest
     from lopa_bench.units import Shard
     from tasks.registry import check_settings
 
     for name, allowed in {**CHOICES, "run.preset": tuple(PRESETS)}.items():
         value = _value(config, name)
         if value not in allowed:
-            raise ConfigError(f"{name}={value} is not allowed; allowed: {', '.join(map(_shown, allowed))}")
-    for name, least in LEAST.items():
+            near = [f"{name}={one}" for one in nearest(str(value), map(_shown, allowed))]
+            raise ConfigError(f"{name}={value} is not allowed; allowed: {', '.join(map(_shown, allowed))}{meant(near)}")
+    for name, (least, most) in RANGES.items():
         value = _value(config, name)
-        if value is not None and value < least:
-            raise ConfigError(f"{name}={value} is not allowed; allowed: integers from {least} on")
+        if value is not None and not least <= value <= most:
+            raise ConfigError(f"{name}={value} is not allowed; allowed: {takes(name)}")
+    _check_plain(asdict(config))
     check_backend(config.backend)
     decoder = resolve_settings(config.decoder)
     check_together(config.backend, decoder.name, config.model.name, config.model.layout)
@@ -177,6 +186,30 @@ def validate(config: Config) -> None:
         except ValueError as error:
             raise ConfigError(str(error)) from None
     check_model_path(config.model)
+
+
+def _check_plain(value: Any, key: str = "") -> None:
+    """No number that a record or a request cannot hold, and no empty name or path."""
+    from lopa_bench.settings import known, takes
+
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _check_plain(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for item in value:
+            _check_plain(item, key)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{key}={value} is not allowed; allowed: {takes(key)}")
+    elif isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise ConfigError(f"{key}={value} is not allowed; allowed: integers up to {LARGEST}")
+    elif isinstance(value, str) and not value.strip() and key in known() and not _may_be_empty(key):
+        raise ConfigError(f"{key} is empty; allowed: {takes(key)}")
+
+
+def _may_be_empty(key: str) -> bool:
+    from lopa_bench.settings import known
+
+    return key in MAY_BE_EMPTY or get_origin(known()[key]) in (dict, list)
 
 
 def _check_prefix_reuse(reuse: str, decoder: DecoderConfig) -> None:
