@@ -78,7 +78,7 @@ def _of_another_backend(key: str) -> str | None:
 
 
 def _fields(owner: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(owner)]  # type: ignore[arg-type]  # dataclasses both
+    return [field.name for field in dataclasses.fields(owner)]
 
 
 def _given(key: str, arguments: Sequence[str], message: str) -> str:
