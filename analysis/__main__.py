@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lopa_bench.presets import PRESETS
 
-ERRORS = (ValueError, FileNotFoundError)  # RunError and PresetError are ValueErrors
+ERRORS = (ValueError, OSError)  # RunError and PresetError are ValueErrors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,10 +70,7 @@ def _report(options: argparse.Namespace) -> None:
     from analysis.report import write_report
     from analysis.study import Study
 
-    study = Study.of(options.outputs)
-    if not study.runs:
-        raise ValueError(f"no finished run under {options.outputs}; python -m lopa_bench makes one")
-    print(write_report(study, _target(options)))
+    print(write_report(Study.finished(options.outputs), _target(options)))
 
 
 def _table(options: argparse.Namespace) -> None:
@@ -82,7 +79,7 @@ def _table(options: argparse.Namespace) -> None:
     from analysis.tables.article import TABLES
     from analysis.tables.render import to_markdown
 
-    table = TABLES[options.command](Study.of(options.outputs))
+    table = TABLES[options.command](Study.finished(options.outputs))
     print(to_markdown(table))
     for path in write_table(table, _target(options) / "tables"):
         print(path)
@@ -94,7 +91,7 @@ def _figure(options: argparse.Namespace) -> None:
     from analysis.study import Study
 
     plot = FIGURES[options.command]
-    figure = plot.draw(Study.of(options.outputs))
+    figure = plot.draw(Study.finished(options.outputs))
     if figure is None:
         raise ValueError(f"no run under {options.outputs} can answer this figure; it reads {plot.reads}")
     folder = _target(options) / "figures"
@@ -116,6 +113,7 @@ def _replay(options: argparse.Namespace) -> None:
     from analysis.replay.select import telling_sample
     from analysis.replay.trace import sample_ids, trace
     from analysis.runs import find_run
+    from analysis.text import file_name
 
     if len(options.runs) > 2:
         raise ValueError("a replay shows one or two runs")
@@ -127,7 +125,7 @@ def _replay(options: argparse.Namespace) -> None:
     if sample is None:
         raise ValueError(f"{runs[0].id} holds no decoded sample")
     traces = [trace(run, sample) for run in runs]
-    path = options.out or options.outputs / "report" / f"replay-{sample.replace('/', '_')}.html"
+    path = options.out or options.outputs / "report" / f"replay-{file_name(sample)}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(traces), encoding="utf-8")
     print(path)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.labels import decoding, model_of, task_of
+from analysis.labels import decoding, model_of, source_of, task_of, varied
 from analysis.runs import Run
-from analysis.study import Study, same_problems
+from analysis.study import Study
+from analysis.text import plain
+from lopa_bench.comparable import Counted, stand
 from lopa_bench.metrics import compare as compare_samples
 from lopa_bench.presets import PRESETS
 from lopa_bench.statistics import adjusted
@@ -29,16 +31,21 @@ class Comparison:
     b: Run
     numbers: Mapping[str, Any]
     adjusted_p: float | None = None
+    differs: str = ""  # beside the decoder: what is no comparison of decoders
 
 
 def compare(a: Run, b: Run, preset: str = "effective") -> Comparison:
-    """Raises ValueError when the runs are not on the same problems."""
-    if a.task != b.task or a.row["source_sha256"] != b.row["source_sha256"]:
-        raise ValueError(f"{a.id} is on {task_of(a)} and {b.id} on {task_of(b)}: not the same problems")
-    numbers = compare_samples(a.samples, b.samples, preset, int(a.row["seed"]))
-    if not numbers["pairs"]:
+    """Raises ValueError when the runs are not on the same problems, or a run is damaged."""
+    for run in (a, b):
+        if run.damage:
+            raise ValueError(f"{run.folders[0]} is damaged: {run.damage}")
+    standing = stand(Counted(a.row, a.samples, preset), Counted(b.row, b.samples, preset))
+    apart = [one for one in standing.differences if one.fact in ("task", "source") or one.fact.startswith("gold")]
+    if apart:
+        raise ValueError(f"{a.id} and {b.id} are on not the same problems ({'; '.join(map(str, apart))})")
+    if not standing.pairs:
         raise ValueError(f"{a.id} and {b.id} have no problem in common that both decoded")
-    return Comparison(a, b, numbers)
+    return Comparison(a, b, compare_samples(a.samples, b.samples, preset, int(a.row["seed"])), differs=standing.why)
 
 
 def against_baselines(study: Study) -> list[Comparison]:
@@ -46,7 +53,7 @@ def against_baselines(study: Study) -> list[Comparison]:
     found = []
     for run in study.distinct():
         baseline = study.baseline(run) if run.lookahead else study.baseline(run, base="greedy")
-        if baseline is not None and baseline is not run and same_problems(run, baseline) and not run.is_server:
+        if baseline is not None and study.standing(baseline, run) and not run.is_server:
             found.append(compare(baseline, run))
     return adjust(found)
 
@@ -55,19 +62,16 @@ def adjust(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """With p values adjusted for the number of comparisons."""
     tested = [one for one in comparisons if one.numbers["mcnemar_p"] is not None]
     values = iter(adjusted([one.numbers["mcnemar_p"] for one in tested]))
-    return [
-        one if one.numbers["mcnemar_p"] is None else Comparison(one.a, one.b, one.numbers, next(values))
-        for one in comparisons
-    ]
+    return [one if one.numbers["mcnemar_p"] is None else replace(one, adjusted_p=next(values)) for one in comparisons]
 
 
 def in_words(one: Comparison) -> str:
     """A comparison as plain text, for the terminal."""
     numbers = one.numbers
     rows = [
-        f"a: {one.a.id} ({model_of(one.a)}, {decoding(one.a)})",
-        f"b: {one.b.id} ({model_of(one.b)}, {decoding(one.b)})",
-        f"{task_of(one.a)}; {one.a.row['source_name']}; {numbers['pairs']} pairs, {numbers['unpaired']} samples without"
+        *(f"{name}: {plain(run.id)} ({_in_full(run, (one.a, one.b))})" for name, run in (("a", one.a), ("b", one.b))),
+        *([f"not like with like, in {plain(one.differs)}"] if one.differs else []),
+        f"{task_of(one.a)}; {source_of(one.a)}; {numbers['pairs']} pairs, {numbers['unpaired']} samples without"
         f" a partner; counting {numbers['preset']} ({PRESETS[numbers['preset']].formula}); ranges are 95 % intervals",
         "",
     ]
@@ -87,6 +91,10 @@ def in_words(one: Comparison) -> str:
             )
     rows += ["", "One comparison: its p value is not adjusted. Among many runs, take the adjusted ones of the report."]
     return "\n".join(rows)
+
+
+def _in_full(run: Run, among: Sequence[Run]) -> str:
+    return ", ".join(filter(None, (model_of(run), decoding(run), varied(run, among))))
 
 
 def p_text(p: float | None) -> str:

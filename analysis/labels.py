@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from analysis.runs import Run
+from analysis.text import plain
 
 TASKS = {
     "gsm8k": "GSM8K",
@@ -27,7 +27,7 @@ MODELS = {
 
 
 def task_name(task: str) -> str:
-    return TASKS.get(task, task)
+    return TASKS.get(task) or plain(task)
 
 
 def task_of(run: Run) -> str:
@@ -36,11 +36,11 @@ def task_of(run: Run) -> str:
 
 
 def model_of(run: Run) -> str:
-    return MODELS.get(run.model, run.model) + (" (toy)" if run.toy else "")
+    return (MODELS.get(run.model) or plain(run.model)) + (" (toy)" if run.toy else "")
 
 
 def base_name(base: str) -> str:
-    return BASES.get(base, base)
+    return BASES.get(base) or plain(base)
 
 
 def decoding(run: Run) -> str:
@@ -49,43 +49,48 @@ def decoding(run: Run) -> str:
         return "autoregressive"
     if run.is_server:
         algorithm = (run.config.get("backend") or {}).get("algorithm")
-        return f"{algorithm}, the server's" if algorithm else "the server's decoder"
+        return f"{plain(algorithm)}, the server's" if algorithm else "the server's decoder"
     if run.row["decoder"] != "lopa":
         return base_name(run.base)
     k = run.row["k"] if run.k is None else run.k
-    return f"LoPA on {base_name(run.base)}, k = {k}"
+    return f"LoPA on {base_name(run.base)}, k = {plain(k)}"
 
 
-def unusual(run: Run, among: Sequence[Run]) -> str:
-    """In brackets the settings that most runs of the same decoder have otherwise: what an ablation changed."""
-    alike = [other for other in among if (other.row["decoder"], other.base) == (run.row["decoder"], run.base)]
+def varied(run: Run, among: Sequence[Run]) -> str:
+    """All settings in which the runs of the same model, task and decoder differ, with the values that this run has; k
+    stands beside.
+    """
+
+    def kind(one: Run) -> tuple[object, ...]:
+        return one.model, one.task, one.row["decoder"], one.base
+
+    alike = [other for other in among if kind(other) == kind(run)]
     found = []
-    for name, value in run.settings.items():
-        usual = Counter(str(other.settings.get(name)) for other in alike).most_common(1)
-        if name not in ("k", "tau_conf") and usual and usual[0][0] != str(value):
+    for name, value in run.overrides.items():
+        if any(other.overrides[name] != value for other in alike if name in other.overrides):
             found.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
-    return f" ({', '.join(found)})" if found else ""
+    return plain(", ".join(found))
 
 
 def source_of(run: Run) -> str:
-    return str(run.row["source_name"])
+    return plain(run.row["source_name"])
 
 
 def hardware(run: Run) -> str:
     """Device and dtype, with the name of the processor or accelerator where the host told it."""
     name = run.host.get("gpu") if run.device.startswith("cuda") else run.host.get("processor")
-    return " ".join(filter(None, [run.device, str(run.row["dtype"]), f"({name})" if name else None]))
+    return plain(" ".join(filter(None, [run.device, str(run.row["dtype"]), f"({name})" if name else None])))
 
 
 def facts(run: Run, n: int) -> tuple[str, ...]:
     """Model, decoding, problems, their number, and where it ran."""
-    return model_of(run), decoding(run), source_of(run), str(n), f"{run.row['backend']} on {hardware(run)}"
+    return model_of(run), decoding(run), source_of(run), str(n), f"{plain(run.row['backend'])} on {hardware(run)}"
 
 
 def describe(run: Run, n: int, preset: str | None = None) -> str:
     """One line about where a number comes from."""
     model, how, source, number_of_samples, where = facts(run, n)
-    parts = [run.id, f"model {model}", how, f"{source}, n = {number_of_samples}", where]
+    parts = [plain(run.id), f"model {model}", how, f"{source}, n = {number_of_samples}", where]
     return "; ".join(parts + ([f"counting {preset}"] if preset else []))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from analysis.runs import Run
 from lopa_bench.metrics import aggregate
 from lopa_bench.presets import PRESETS, PresetError, decoded_samples, numeric, problems, ratios
 from lopa_bench.statistics import Interval, Ratio, bootstrap, wilson
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EFFECTIVE = PRESETS["effective"]
 SERVED = "ar_server"  # the preset of runs against a server, which has its own counts and no others
@@ -51,13 +55,14 @@ def preset_for(run: Run, preset: str) -> str:
     return SERVED if run.is_server else preset
 
 
-def measure(run: Run) -> Numbers:
-    """Every number that a table or figure shows of a run.
+def measure(run: Run, samples: pa.Table | None = None) -> Numbers:
+    """Every number that a table or figure shows of a run; of these of its samples only, if they are given.
 
     The ratios of all presets share one bootstrap. It has the seed and the draws of `lopa_bench.metrics.aggregate`, so
     values and intervals equal those of the console.
     """
-    samples, seed = run.samples, int(run.row["seed"])
+    seed, is_whole = int(run.row["seed"]), samples is None
+    samples = run.samples if samples is None else samples
     decoded = decoded_samples(samples, EFFECTIVE)
     columns, groups = numeric(decoded), problems(decoded)
     fractions: dict[str, Ratio] = dict(_fixed(columns))
@@ -75,7 +80,10 @@ def measure(run: Run) -> Numbers:
     intervals = bootstrap(fractions, groups, seed) if len(groups) else dict.fromkeys(fractions)
     values |= {name: Value(ratio.value, intervals[name]) for name, ratio in fractions.items()}
     verdicts = [verdict for verdict in decoded["correct"].to_pylist() if verdict is not None]
-    values |= _from_aggregates(run, presets) if _is_special(columns, groups) else {"accuracy": _accuracy(verdicts)}
+    if _is_special(columns, groups):
+        values |= _from_aggregates(run, samples, presets, run.wall_s if is_whole else None)
+    else:
+        values["accuracy"] = _accuracy(verdicts)
     return Numbers(samples.num_rows, samples.num_rows - decoded.num_rows, len(verdicts), values)
 
 
@@ -85,9 +93,9 @@ def _is_special(columns: Mapping[str, np.ndarray], groups: np.ndarray) -> bool:
     return bool(together.any()) or len(set(groups)) < len(groups)
 
 
-def _from_aggregates(run: Run, presets: Sequence[str]) -> dict[str, Value]:
+def _from_aggregates(run: Run, samples: pa.Table, presets: Sequence[str], wall_s: float | None) -> dict[str, Value]:
     """The rarer rules: a bootstrap of accuracy over problems, and TPS by the wall clock of the run."""
-    totals = {name: aggregate(run.samples, name, int(run.row["seed"]), run.wall_s) for name in presets}
+    totals = {name: aggregate(samples, name, int(run.row["seed"]), wall_s) for name in presets}
     accuracy = Value(totals["effective"]["accuracy"], totals["effective"]["accuracy_ci95"])
     speeds = {f"{name}.tps": Value(one["tps"]) for name, one in totals.items() if one["tps_clock"] == "wall"}
     return {"accuracy": accuracy} | speeds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 
 from analysis.comparisons import against_baselines
@@ -20,9 +19,10 @@ from analysis.replay.trace import trace
 from analysis.runs import RunError
 from analysis.study import Study
 from analysis.tables.article import TABLES
-from analysis.tables.grid import Grid, aup_grid, comparison_grid, run_grid
+from analysis.tables.grid import Grid, aup_grid, aup_points_grid, comparison_grid, run_grid
 from analysis.tables.model import Table
 from analysis.tables.render import caption_of, to_csv, to_html, to_latex, to_markdown
+from analysis.text import html
 
 log = logging.getLogger(__name__)
 
@@ -56,28 +56,28 @@ def write_table(table: Table, folder: Path) -> list[Path]:
 def _table_section(study: Study, name: str, folder: Path) -> str:
     table = TABLES[name](study)
     write_table(table, folder / "tables")
-    return f'<section id="{name}"><h3>{escape(caption_of(table))}</h3>{to_html(table)}</section>'
+    return f'<section id="{name}"><h3>{html(caption_of(table))}</h3>{to_html(table)}</section>'
 
 
 def _figure_section(study: Study, plot: Plot, folder: Path) -> str:
     head = f'<section id="{plot.name}"><h3>{_figure_title(plot)}</h3>'
     figure = plot.draw(study)
     if figure is None:
-        return f'{head}<p class="note">No run can answer this yet. It reads {escape(plot.reads)}.</p></section>'
+        return f'{head}<p class="note">No run can answer this yet. It reads {html(plot.reads)}.</p></section>'
     path = save(figure, folder / "figures", plot.name)
     data = base64.b64encode(path.read_bytes()).decode()
-    said = "".join(f"<br>Publication: {escape(note)}" for note in notes(plot.name))
-    alt = escape(f"{plot.title}. {plot.caption}", quote=True)
+    said = "".join(f"<br>Publication: {html(note)}" for note in notes(plot.name))
+    alt = html(f"{plot.title}. {plot.caption}")
     return (
-        f'{head}<figure><div class="scroll" tabindex="0" role="region" aria-label="{escape(plot.title, quote=True)}">'
+        f'{head}<figure><div class="scroll" tabindex="0" role="region" aria-label="{html(plot.title)}">'
         f'<img alt="{alt}" src="data:image/png;base64,{data}"></div>'
-        f"<figcaption>{escape(plot.caption)}{said}</figcaption></figure></section>"
+        f"<figcaption>{html(plot.caption)}{said}</figcaption></figure></section>"
     )
 
 
 def _figure_title(plot: Plot) -> str:
     number = plot.name.removeprefix("figure")
-    return f"Figure {number}. {escape(plot.title)}" if number.isdecimal() else escape(plot.title)
+    return f"Figure {number}. {html(plot.title)}" if number.isdecimal() else html(plot.title)
 
 
 def _replay_section(study: Study, folder: Path) -> str:
@@ -88,11 +88,11 @@ def _replay_section(study: Study, folder: Path) -> str:
     try:
         traces = [trace(run, sample) for run in runs]
     except RunError as error:
-        return f'<p class="note">No replay: {escape(str(error))}</p>'
+        return f'<p class="note">No replay: {html(str(error))}</p>'
     (folder / "replay.html").write_text(replay_page(traces), encoding="utf-8")
     intro = (
-        f"Problem {escape(sample)}, {escape(task_of(runs[0]))}, {escape(model_of(runs[0]))}: "
-        f"{' beside '.join(escape(one['title']) for one in traces)}. "
+        f"Problem {html(sample)}, {html(task_of(runs[0]))}, {html(model_of(runs[0]))}: "
+        f"{' beside '.join(html(one['title']) for one in traces)}. "
         "Any other: <code>python -m analysis replay RUN [RUN] --sample ID</code>."
     )
     return f"<p>{intro}</p>{fragment(traces)}"
@@ -100,6 +100,7 @@ def _replay_section(study: Study, folder: Path) -> str:
 
 def _comparisons(study: Study, folder: Path) -> str:
     grids = [comparison_grid(against_baselines(study)), aup_grid(study)]
+    _write_grid(aup_points_grid(study), folder)
     return "".join(f'<section id="{grid.name}-table">{_write_grid(grid, folder).html()}</section>' for grid in grids)
 
 
@@ -110,10 +111,10 @@ def _write_grid(grid: Grid, folder: Path) -> Grid:
 
 
 def _page(study: Study, sections: list[tuple[str, str, str]]) -> str:
-    body = "".join(f'<section id="{key}"><h2>{escape(title)}</h2>{html}</section>' for key, title, html in sections)
-    links = "".join(f'<li><a href="#{key}">{escape(title)}</a></li>' for key, title, _ in sections)
+    body = "".join(f'<section id="{key}"><h2>{html(title)}</h2>{inner}</section>' for key, title, inner in sections)
+    links = "".join(f'<li><a href="#{key}">{html(title)}</a></li>' for key, title, _ in sections)
     links += "".join(f'<li><a href="#{name}">Table {name[-1]}</a></li>' for name in TABLES)
-    facts = "".join(f"<p>{escape(line)}</p>" for line in _facts(study))
+    facts = "".join(f"<p>{html(line)}</p>" for line in _facts(study))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>LoPA benchmark report</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -128,7 +129,7 @@ def _facts(study: Study) -> Iterator[str]:
     """What a reader must know before the first number."""
     runs = study.runs
     left_out = len(study.all_runs) - sum(len(run.folders) for run in runs)
-    yield f"Finished runs: {len(runs)}" + (f"; not finished and left out: {left_out}." if left_out else ".")
+    yield f"Finished runs: {len(runs)}" + (f"; not finished or damaged, and left out: {left_out}." if left_out else ".")
     if runs:
         yield f"Models: {shared([model_of(run) for run in runs])}. Problems: {shared([task_of(run) for run in runs])}."
     if any(run.toy for run in runs):

@@ -7,14 +7,16 @@ columns it needs, whole parts at a time, and falls back to the careful reader fo
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.records import read_run, read_samples, read_steps
-from lopa_bench.schema import COLUMNS, schema
+from lopa_bench.comparable import key
+from lopa_bench.reading import Key, keys_of, read_run, read_samples, read_steps
+from lopa_bench.schema import COLUMNS, ERROR_REASONS, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 # The texts of a sample are long and are read only for a replay; numbers are made of all the other columns.
 TEXTS = ("prompt", "completion", "answer_text", "token_ids", "stop", "score_details", "error", "extracted")
 SAMPLE_COLUMNS = tuple(name for name in COLUMNS["samples"] if name not in TEXTS)
+
+# Settings that labels say anyway, or that change no row.
+SAID_BESIDE = ("task.name", "model.name", "backend.name", "run.out", "run.progress", "run.preset", "run.shard")
+
+log = logging.getLogger(__name__)
 
 
 class RunError(ValueError):
@@ -92,10 +99,16 @@ class Run:
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
-        """The decoder's resolved settings by dotted name, the nested score included."""
-        decoder = dict(self.config.get("decoder") or {})
-        score = decoder.pop("score", None) or {}
-        return decoder | {f"score.{name}": value for name, value in score.items()}
+        """The decoder's resolved settings by dotted name, nested ones included."""
+        return flat(self.config.get("decoder") or {})
+
+    @cached_property
+    def overrides(self) -> Mapping[str, Any]:
+        """All settings that can tell two runs of a decoder apart, by the names under which they are set."""
+        groups = {name: self.config.get(name) or {} for name in ("task", "model", "backend", "run")}
+        found = flat({name: group for name, group in groups.items() if isinstance(group, Mapping)})
+        decoder = {name: value for name, value in self.settings.items() if name not in ("name", "base", "k")}
+        return decoder | {name: value for name, value in found.items() if name not in SAID_BESIDE}
 
     @property
     def wall_s(self) -> float | None:
@@ -109,6 +122,28 @@ class Run:
 
         table = pa.concat_tables([_samples(folder) for folder in self.folders])
         return table.sort_by([("problem_index", "ascending"), ("sample_index", "ascending")])
+
+    @cached_property
+    def attempted(self) -> frozenset[Key]:
+        """The samples that it was asked for, decoded or not."""
+        return frozenset(keys_of(self.samples))
+
+    @cached_property
+    def decoded(self) -> frozenset[Key]:
+        """The samples of which there is a text."""
+        reasons = self.samples["finish_reason"].to_pylist()
+        return frozenset(key for key, reason in zip(keys_of(self.samples), reasons) if reason not in ERROR_REASONS)
+
+    @cached_property
+    def place(self) -> tuple[str, ...]:
+        """All that two runs must share to stand side by side, but the problems of a source."""
+        return key(self.row)
+
+    @cached_property
+    def damage(self) -> str | None:
+        """What its files lack of what the run says of itself; None for a whole run."""
+        said, found = self.row["n"], self.samples.num_rows
+        return None if said is None or said == found else f"{found} of its {said} samples can be read"
 
     def steps(self, columns: Sequence[str]) -> pa.Table:
         """Columns of the steps, without an order across samples; the steps of a sample are in their own order."""
@@ -127,13 +162,30 @@ class Run:
         return samples, sorted(steps, key=lambda step: step["step"])
 
 
+def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings by dotted name."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        nested = flat(value) if isinstance(value, Mapping) and value else {"": value}
+        found |= {f"{name}.{below}" if below else name: one for below, one in nested.items()}
+    return found
+
+
 def find_runs(root: Path | str) -> list[Run]:
-    """All runs under an output folder, oldest first; `root` may also be the folder of runs or a single run."""
+    """All runs under an output folder, oldest first; `root` may also be the folder of runs or a single run.
+
+    A folder whose run.parquet cannot be read is named in a warning.
+    """
     root = Path(root).expanduser()
     if not root.is_dir():
         raise RunError(f"{root} is no folder")
     rows = {path for pattern in ("run.parquet", "*/run.parquet", "runs/*/run.parquet") for path in root.glob(pattern)}
-    runs = [open_run(path.parent) for path in rows]
+    runs = []
+    for path in sorted(rows):
+        try:
+            runs.append(open_run(path.parent))
+        except (RunError, OSError) as error:
+            log.warning("%s", error)
     return sorted(runs, key=lambda run: (run.row["created"], run.id))
 
 
@@ -150,17 +202,31 @@ def find_run(name: str, root: Path | str = "outputs") -> Run:
 
 
 def open_run(folder: Path) -> Run:
-    return Run((folder,), read_run(folder).to_pylist()[0])
+    """Raises RunError when the folder's run.parquet does not hold one run, FileNotFoundError when there is none."""
+    rows = read_run(folder).to_pylist()
+    if len(rows) != 1:
+        raise RunError(f"{folder / 'run.parquet'} holds {len(rows)} rows; allowed: one")
+    run = Run((folder,), rows[0])
+    for column in ("config", "host", "aggregates"):
+        try:
+            json.loads(run.row[column] or "{}")
+        except ValueError as error:
+            raise RunError(f"{folder / 'run.parquet'}: {column} is not JSON ({error})") from None
+    return run
 
 
 def usable(runs: Iterable[Run]) -> list[Run]:
     """What tables and figures are made of: finished runs, and the unions of shards of which none is missing.
 
-    A run that stopped early, or a lone shard, holds some of the problems only.
+    A run that stopped early, a lone shard, or a run with damaged files holds some of the problems only; the damaged
+    ones are named in a warning each time.
     """
     whole, shards = [], dict[str, dict[str, Run]]()
     for run in runs:
         if run.row["status"] != "finished":
+            continue
+        if run.damage:
+            log.warning("%s is left out: %s", run.folders[0], run.damage)
             continue
         if run.row["shard"] is None:
             whole.append(run)

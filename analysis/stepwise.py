@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,11 @@ from analysis.numbers import NOTHING, Value
 from analysis.runs import Run
 from lopa_bench.statistics import divide, percentile_interval, resampled_sums, sum_by_group
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 COLUMNS = ("branches", "winner", "winner_score", "positions")
+SAMPLE = ["problem_id", "sample_index"]
 BINS = 8
 LEAST_STEPS = 20  # fewer do not make a rank correlation
 
@@ -52,13 +57,15 @@ class Digest:
     score_fill: ScoreFill | None
 
 
-def digest(run: Run) -> Digest:
-    """Reads the steps of a run once."""
+def digest(run: Run, samples: pa.Table | None = None) -> Digest:
+    """Reads the steps of a run once; of these of its samples only, if they are given."""
     table = run.steps(COLUMNS)
     filled = pc.list_value_length(table["positions"]).to_numpy()
     steps = table.drop_columns(["positions"]).to_pandas().assign(filled=filled)
+    if samples is not None:
+        steps = steps.merge(samples.select(SAMPLE).to_pandas(), on=SAMPLE)
     steps["gained"] = steps["filled"] + (steps["winner"] > 0)  # the winner's lookahead token was placed before the call
-    steps["sample"] = steps.groupby(["problem_id", "sample_index"], sort=False).ngroup()
+    steps["sample"] = steps.groupby(SAMPLE, sort=False).ngroup()
     contested = steps[steps["branches"] > 1]
     blind = float((1 / contested["branches"]).mean())
     seed = int(run.row["seed"])

@@ -1,20 +1,27 @@
-"""A set of runs with their numbers, computed once and only when asked for; and the ways in which runs form series."""
+"""A set of runs with their numbers, computed once and only when asked for; and the ways in which runs form series.
+
+Runs stand side by side only where `lopa_bench.comparable` lets them: a *context* is a group of runs that differ in
+their decoder alone, on the same problems. Of runs with one decoder the largest stands, of these the newest.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis.numbers import Numbers, Value, measure
-from analysis.runs import Run, find_runs, usable
+from analysis.runs import Run, RunError, find_runs, usable
 from analysis.stepwise import Digest, digest
+from lopa_bench.comparable import Counted, Standing, shared, stand
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Key = tuple[Any, ...]
-# What makes the problems of two runs the same problems.
-PROBLEMS = ("source_sha256", "limit")
+Group = list[Run]  # runs that stand side by side
 
 
 class Study:
@@ -23,68 +30,149 @@ class Study:
     def __init__(self, runs: Iterable[Run]) -> None:
         self.all_runs = list(runs)
         self.runs = usable(self.all_runs)
-        self._numbers: dict[str, Numbers] = {}
-        self._digests: dict[str, Digest] = {}
-        self._series: dict[Key, list[list[Run]]] = {}
+        self._numbers: dict[Key, Numbers] = {}
+        self._digests: dict[Key, Digest] = {}
+        self._shared: dict[Key, dict[str, pa.Table | None]] = {}
+        self._series: dict[Key, list[Group]] = {}
 
     @classmethod
     def of(cls, root: Path | str) -> Study:
         return cls(find_runs(root))
 
-    def numbers(self, run: Run) -> Numbers:
-        if run.id not in self._numbers:
-            self._numbers[run.id] = measure(run)
-        return self._numbers[run.id]
+    @classmethod
+    def finished(cls, root: Path | str) -> Study:
+        """The same; RunError where there is no finished run."""
+        study = cls.of(root)
+        if not study.runs:
+            seen = f"; {len(study.all_runs)} unfinished or damaged left out" if study.all_runs else ""
+            raise RunError(f"no finished run under {root}{seen}; python -m lopa_bench makes one")
+        return study
 
-    def value(self, run: Run, quantity: str, preset: str | None = None) -> Value:
-        return self.numbers(run).get(quantity, preset)
+    def numbers(self, run: Run, among: Sequence[Run] = ()) -> Numbers:
+        """Of all its samples; of a run `among` others, of the samples that all of them decoded."""
+        samples = self.shared(among)[run.id] if among else None
+        name = (run.id, _ids(among) if samples is not None else None)
+        if name not in self._numbers:
+            self._numbers[name] = measure(run, samples)
+        return self._numbers[name]
 
-    def digest(self, run: Run) -> Digest:
-        if run.id not in self._digests:
-            self._digests[run.id] = digest(run)
-        return self._digests[run.id]
+    def value(self, run: Run, quantity: str, preset: str | None = None, among: Sequence[Run] = ()) -> Value:
+        return self.numbers(run, among).get(quantity, preset)
 
-    def series(self, *varied: str) -> list[list[Run]]:
-        """Groups of runs that differ in the named settings and in nothing else, the largest first.
+    def digest(self, run: Run, among: Sequence[Run] = ()) -> Digest:
+        samples = self.shared(among)[run.id] if among else None
+        name = (run.id, _ids(among) if samples is not None else None)
+        if name not in self._digests:
+            self._digests[name] = digest(run, samples)
+        return self._digests[name]
 
-        Of runs with equal settings the one with the most samples is kept, of those the newest.
+    def shared(self, runs: Sequence[Run]) -> dict[str, pa.Table | None]:
+        """For each run the samples that all of them decoded; None where these are all that it has."""
+        name = _ids(runs)
+        if name not in self._shared:
+            tables = shared([run.samples for run in runs])
+            self._shared[name] = {
+                run.id: None if _is_whole(run, table) else table for run, table in zip(runs, tables, strict=True)
+            }
+        return self._shared[name]
+
+    def contexts(self) -> list[Group]:
+        """All runs, in groups that differ in their decoder alone, each decoder once; the largest groups of samples
+        first.
         """
+        groups: dict[Key, Group] = defaultdict(list)
+        for run in self.runs:
+            groups[run.place, run.attempted].append(run)
+        found = [_each_once(group) for group in groups.values()]
+        return sorted(found, key=lambda group: (-len(group[0].attempted), -len(group), group[0].id))
+
+    def largest(self, runs: Iterable[Run], enough: Callable[[Group], bool]) -> list[Group]:
+        """Of runs that differ in their decoder alone or in their problems: one group for each of the rest (model, task,
+        device, ...), on the most problems for which the group is `enough`. Where no set of problems is, runs on several
+        sets stand together, to be counted on what they share.
+        """
+        places: dict[Key, Group] = defaultdict(list)
+        for run in runs:
+            places[run.place].append(run)
+        chosen = (self._most(group, enough) for group in places.values())
+        return [group for group in chosen if group]
+
+    def _most(self, runs: Group, enough: Callable[[Group], bool]) -> Group:
+        together: Group = []
+        pools: dict[frozenset[Any], Group] = defaultdict(list)
+        for run in runs:
+            pools[run.attempted].append(run)
+        for pool in sorted(pools.values(), key=lambda pool: (-len(pool[0].attempted), -len(pool))):
+            alone = _each_once(pool)
+            if enough(alone):
+                return alone
+            together += pool
+        whole = _each_once(together)
+        return whole if enough(whole) and shared([run.samples for run in whole])[0].num_rows else []
+
+    def series(self, *varied: str) -> list[Group]:
+        """Groups of runs that differ in the named decoder settings and in nothing else, the largest first."""
         if varied not in self._series:
-            self._series[varied] = self._grouped(varied)
+            groups: dict[Key, Group] = defaultdict(list)
+            for context in self.contexts():
+                for run in context:
+                    if all(name in run.settings for name in varied):
+                        groups[run.place, run.attempted, _rest(run, varied)].append(run)
+            found = [sorted(group, key=lambda run: _order(run, varied)) for group in groups.values()]
+            self._series[varied] = sorted(found, key=lambda group: (-len(group), group[0].id))
         return self._series[varied]
 
-    def _grouped(self, varied: Key) -> list[list[Run]]:
-        groups: dict[Key, dict[Key, Run]] = defaultdict(dict)
-        for run in sorted(self.runs, key=lambda run: (run.row["n"] or 0, run.row["created"])):
-            if all(name in run.settings for name in varied):
-                groups[_rest(run, varied)][tuple(run.settings[name] for name in varied)] = run
-        found = [sorted(group.values(), key=lambda run: _order(run, varied)) for group in groups.values()]
-        return sorted(found, key=lambda group: (-len(group), group[0].id))
-
     def distinct(self) -> list[Run]:
-        """The runs without repetitions of the same settings."""
-        return [run for group in self.series() for run in group]
+        """The runs without repetitions of the same settings on the same problems."""
+        return [run for group in self.contexts() for run in group]
 
-    def k_series(self) -> dict[tuple[str, str], list[Run]]:
-        """The longest series over k of each model and task, k ascending; this is what the article's figures show."""
-        longest: dict[tuple[str, str], list[Run]] = {}
-        for group in self.series("k"):
-            fixed = [run for run in group if run.k is not None]
-            if len(fixed) > 1:
-                longest.setdefault((group[0].model, group[0].task), fixed)
-        return longest
+    def k_series(self) -> list[Group]:
+        """For each model, task and device the series over k with the most samples, of those the longest, k ascending;
+        this is what the article's figures show.
+        """
+        chosen: dict[Key, Group] = {}
+        for group in self._k_candidates():
+            place = group[0].place
+            if place not in chosen or _weight(group) > _weight(chosen[place]):
+                chosen[place] = group
+        return list(chosen.values())
+
+    def _k_candidates(self) -> list[Group]:
+        """Series over k on the same problems; where a model and task has none, series on what their runs share."""
+
+        def of_numbers(group: Iterable[Run]) -> Group:
+            return sorted((run for run in group if run.k is not None), key=lambda run: run.k or 0)
+
+        found = [fixed for group in self.series("k") if len(fixed := of_numbers(group)) > 1]
+        places = {group[0].place for group in found}
+        groups: dict[Key, Group] = defaultdict(list)
+        for run in self.runs:
+            if run.k is not None and "k" in run.settings and run.place not in places:
+                groups[_rest(run, ["k"])].append(run)
+        for group in groups.values():
+            found += map(of_numbers, self.largest(group, lambda runs: len(of_numbers(runs)) > 1))
+        return found
 
     def baseline(self, like: Run, base: str | None = None) -> Run | None:
-        """The run of a base decoder, by default `like`'s own, without lookahead, on the same problems and model.
+        """The run of a base decoder, by default `like`'s own, without lookahead, in the same place.
 
-        A base decoder run as itself is preferred to LoPA with k = 0, which has lookahead's attention.
+        The one with the most problems in common; of those the one with the most decoder settings in common.
         """
         base = base or like.base
         fitting = [
             run for run in self.runs
-            if run.model == like.model and same_problems(run, like) and run.base == base and run.k == 0
+            if run is not like and run.base == base and run.k == 0 and run.place == like.place
         ]  # fmt: skip
-        return min(fitting, key=lambda run: (run.row["decoder"] == "lopa", -likeness(run, like)), default=None)
+        beside = [(pairs, run) for run in fitting if (pairs := len(run.decoded & like.decoded))]
+        return max(
+            beside,
+            key=lambda one: (one[0], -_tuned_apart(one[1], like), one[1].row["decoder"] != "lopa",
+                             likeness(one[1], like), one[1].row["created"]),
+            default=(0, None),
+        )[1]  # fmt: skip
+
+    def standing(self, a: Run, b: Run, but: Sequence[str] = ()) -> Standing:
+        return stand(Counted(a.row, a.samples), Counted(b.row, b.samples), but)
 
 
 @lru_cache
@@ -92,8 +180,12 @@ def open_study(root: Path | str) -> Study:
     return Study.of(root)
 
 
-def same_problems(a: Run, b: Run) -> bool:
-    return a.task == b.task and all(a.row[name] == b.row[name] for name in PROBLEMS)
+# Settings with which a base decoder trades quality for speed. Who is shown at the best of several of them was tuned.
+TUNED = ("tau_conf", "tau_add", "tau_act", "factor", "tokens_per_step", "steps", "block_size")
+
+
+def _tuned_apart(a: Run, b: Run) -> int:
+    return sum(a.settings.get(name) != b.settings.get(name) for name in TUNED)
 
 
 def likeness(a: Run, b: Run) -> int:
@@ -101,18 +193,44 @@ def likeness(a: Run, b: Run) -> int:
     return sum(1 for name, value in b.settings.items() if a.settings.get(name) == value)
 
 
-def best(runs: Sequence[Run]) -> Run | None:
+def best(runs: Iterable[Run]) -> Run | None:
     """Of runs that answer the same question the one with the most samples, of those the newest."""
-    return max(runs, key=lambda run: (run.row["n"] or 0, run.row["created"]), default=None)
+    return max(runs, key=_size, default=None)
+
+
+def _size(run: Run) -> tuple[int, str]:
+    return run.row["n"] or 0, run.row["created"]
+
+
+def _each_once(runs: Iterable[Run]) -> Group:
+    """Each decoder with its settings once."""
+    chosen: dict[Key, Run] = {}
+    for run in sorted(runs, key=_size):
+        chosen[_rest(run, ())] = run
+    return sorted(chosen.values(), key=lambda run: run.id)
+
+
+def _weight(group: Group) -> tuple[int, int, str]:
+    return min(run.row["n"] or 0 for run in group), len(group), max(run.row["created"] for run in group)
+
+
+def _ids(runs: Sequence[Run]) -> Key:
+    return tuple(sorted(run.id for run in runs))
+
+
+def _is_whole(run: Run, samples: pa.Table) -> bool:
+    """Whether these are all samples that a run decoded, with all of its verdicts."""
+    return (samples.num_rows, _judged(samples)) == (len(run.decoded), _judged(run.samples))
+
+
+def _judged(samples: pa.Table) -> int:
+    return samples.num_rows - samples["correct"].null_count
 
 
 def _rest(run: Run, varied: Sequence[str]) -> Key:
-    """Everything about a run but the named settings."""
+    """Decoder and settings, but for the named ones."""
     kept = tuple(sorted((name, str(value)) for name, value in run.settings.items() if name not in varied))
-    where = tuple(
-        str(run.row[name]) for name in ("model", "model_sha256", "task", *PROBLEMS, "backend", "device", "dtype")
-    )
-    return (*where, kept)
+    return (run.row["decoder"], run.row["base"], kept)
 
 
 def _order(run: Run, varied: Sequence[str]) -> tuple[tuple[bool, float, str], ...]:

@@ -8,6 +8,7 @@ count that both runs decoded. Everything that sets runs beside each other (ratio
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ Key = tuple[str, int]  # problem_id, sample_index
 Side = TypeVar("Side", bound=Hashable)
 Point = TypeVar("Point", bound=Hashable)
 
+CHECKSUM = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 # What `stand` and `shared` read of the samples.
 COLUMNS = ("problem_id", "sample_index", "finish_reason", "gold", "correct")
 
@@ -158,8 +160,10 @@ def _facts(row: Row, rule: str) -> dict[str, Fact]:
 
 
 def _apart(a: Fact, b: Fact) -> tuple[str, str]:
-    """What is shown of two values, or the whole of them where that looks alike."""
-    return (a.shown, b.shown) if a.shown != b.shown else (a.whole, b.whole)
+    """What is shown of two values, or the whole of them, checksums shortened, where that looks alike."""
+    if a.shown != b.shown:
+        return a.shown, b.shown
+    return CHECKSUM.sub(r"\1", a.whole), CHECKSUM.sub(r"\1", b.whole)
 
 
 def _column(name: str) -> Callable[[Row], Any]:

@@ -47,6 +47,12 @@ def write_run(
     return folder
 
 
+def config_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """The configuration that `write_run` records for these settings."""
+    decoder = make_decoder(DecoderConfig(**({"gen_length": 128, "block_size": 16} | settings))).config
+    return {"decoder": asdict(decoder)}
+
+
 def sweep(root: Path, task: str = "gsm8k", n: int = 12, ks: tuple[int, ...] = (0, 1, 3, 7), **row: Any) -> None:
     """Runs over k and thresholds that behave as the real ones do: more branches and lower thresholds fill more."""
     for k in ks:

@@ -15,7 +15,7 @@ from analysis.aup import aup_d3llm, aup_mbd
 from analysis.comparisons import Comparison, adjust, against_baselines, compare
 from analysis.figures.choice import k_panels
 from analysis.figures.tradeoffs import pareto
-from analysis.labels import unusual
+from analysis.labels import varied
 from analysis.runs import find_run
 from analysis.stepwise import digest
 from analysis.study import Study
@@ -127,7 +127,8 @@ def test_a_comparison_names_what_an_ablation_changed(tmp_path: Path) -> None:
     for name, changes in (("a", {}), ("b", {}), ("c", {"forced": "global", "tau_act": 0.5})):
         write_run(tmp_path, name, {"name": "lopa", "k": 3} | changes, simulate(2, 3, 0.9, seed=0))
     runs = Study.of(tmp_path).runs
-    assert [unusual(run, runs) for run in runs] == ["", "", " (tau_act 0.5, forced global)"]
+    usual = "tau_act 0.95, forced per_block"
+    assert [varied(run, runs) for run in runs] == [usual, usual, "tau_act 0.5, forced global"]
 
 
 def test_tasks_that_judge_the_same_texts_are_one_curve_unless_the_score_is_shown(tmp_path: Path) -> None:

@@ -10,13 +10,28 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.choice import series_title
-from analysis.figures.style import COLOURS, LINES, MARKERS, Plot, errors, panels, paper_style, points, shades
+from analysis.figures.choice import panel_titles, series_titles
+from analysis.figures.style import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    Plot,
+    errors,
+    legend,
+    panels,
+    paper_style,
+    points,
+    shades,
+    shown,
+)
 from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.study import Study
+from analysis.text import clipped, plain
+from lopa_bench.comparable import common_grid
 
 MOST = 8  # series in one figure
+NOT_TUNED = " (no other k was tuned)"
 _SLANTED: Any = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -36,7 +51,7 @@ class Ablation:
 def _score_label(run: Run) -> str:
     value = run.settings
     if value["score.kind"] != "mean":
-        return str(value["score.kind"]).replace("_", " ")
+        return plain(value["score.kind"]).replace("_", " ")
     if value["score.window"]:
         return f"window {value['score.window']}"
     if value["score.creation_weight"]:
@@ -45,7 +60,7 @@ def _score_label(run: Run) -> str:
 
 
 def _setting(name: str) -> Callable[[Run], str]:
-    return lambda run: "none" if run.settings[name] is None else str(run.settings[name]).replace("_", " ")
+    return lambda run: "none" if run.settings[name] is None else plain(run.settings[name]).replace("_", " ")
 
 
 SCORE = ("score.kind", "score.bottom", "score.window", "score.creation_weight")
@@ -71,55 +86,91 @@ def ablation(study: Study, spec: Ablation) -> Figure | None:
     names.sort(key=lambda name: spec.order.index(name) if name in spec.order else len(spec.order))
     with paper_style():
         figure, (left, right) = panels(2)
-        for index, group in enumerate(groups):
+        for index, (group, title) in enumerate(zip(groups, series_titles(study, groups))):
             group = sorted(group, key=lambda run: names.index(spec.label(run)))
             places = [names.index(spec.label(run)) + 0.06 * (index - (len(groups) - 1) / 2) for run in group]
-            label = f"{series_title(group[0])}, k = {group[0].k}"
+            label = f"{title}, k = {group[0].k}"
             line = LINES[index % 4] if spec.is_scale else ""
-            _series(left, places, [study.value(run, "tpf", "effective") for run in group], index, line, label)
-            _series(right, places, [study.value(run, "accuracy").scaled(100) for run in group], index, line, label)
+            _series(left, places, [study.value(run, "tpf", "effective", group) for run in group], index, line, label)
+            _series(
+                right,
+                places,
+                [study.value(run, "accuracy", among=group).scaled(100) for run in group],
+                index,
+                line,
+                label,
+            )
         for ax, text in ((left, "TPF (content tokens per call)"), (right, "score (%)")):
-            ax.set_xticks(range(len(names)), names, **(_SLANTED if len(names) > 4 else {}))
+            ax.set_xticks(
+                range(len(names)), [shown(clipped(name)) for name in names], **(_SLANTED if len(names) > 4 else {})
+            )
             ax.set_xlim(-0.5, len(names) - 0.5)
             ax.set(xlabel=spec.axis, ylabel=text)
             ax.grid(visible=False, axis="x")
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        legend(figure, left)
     return figure
 
 
 def thresholds(study: Study) -> Figure | None:
-    """Score against TPF along the threshold, one curve for each k."""
-    varied = ("k", "tau_conf", "tau_act")
-    groups = [_along_one_rule(group) for group in study.series(*varied)]
-    groups = [group for group in groups if len({run.settings["tau_conf"] for run in group}) > 1]
-    if not groups:
+    """Score against TPF along the threshold, one curve for each k, all over the same thresholds."""
+    groups = [_along_one_rule(group) for group in study.series("k", "tau_conf", "tau_act")]
+    panels_of = [(group, curves) for group in groups if (curves := _over_one_grid(group))][:MOST]
+    if not panels_of:
         return None
     with paper_style():
-        figure, axes = panels(len(groups[:MOST]))
-        for ax, group in zip(axes, groups):
-            curves = {k: [run for run in group if run.k == k] for k in dict.fromkeys(run.k for run in group)}
-            curves = {k: runs for k, runs in curves.items() if len(runs) > 1}
+        figure, axes = panels(len(panels_of))
+        titles = panel_titles(study, [[run for runs in curves.values() for run in runs] for _, curves in panels_of])
+        for ax, (_, curves), title in zip(axes, panels_of, titles):
+            among = [run for runs in curves.values() for run in runs]
             for index, ((k, runs), colour) in enumerate(zip(curves.items(), shades(len(curves)))):
-                runs.sort(key=lambda run: -run.settings["tau_conf"])
-                _curve(ax, study, runs, index, colour, f"k = {k}")
-            ax.set(xlabel="TPF (content tokens per call)", ylabel="score (%)", title=series_title(group[0]))
+                _curve(ax, study, runs, among, index, colour, f"k = {k}" + (NOT_TUNED if len(curves) == 1 else ""))
+            ax.set(xlabel="TPF (content tokens per call)", ylabel="score (%)", title=title)
             ax.legend(loc="best")
     return figure
 
 
+def _over_one_grid(group: list[Run]) -> dict[int | str, list[Run]]:
+    """For each k its runs from the highest threshold to the lowest, on the thresholds that every k was tried on; the
+    one k that was tried on several where no other was.
+    """
+    found: dict[int | str, list[Run]] = {}
+    for run in sorted(group, key=lambda run: (-run.settings["tau_conf"], -run.settings["tau_act"])):
+        found.setdefault(run.row["k"] if run.k is None else run.k, []).append(run)
+    grid, tried = common_grid({k: {_thresholds(run) for run in runs} for k, runs in found.items()})
+    if tried:
+        found = {k: [run for run in found[k] if _thresholds(run) in grid] for k in tried}
+    found = {k: runs for k, runs in found.items() if len({run.settings["tau_conf"] for run in runs}) > 1}
+    return dict(sorted(found.items(), key=lambda one: (isinstance(one[0], str), one[0])))
+
+
+def _thresholds(run: Run) -> tuple[float, float]:
+    return run.settings["tau_conf"], run.settings["tau_act"]
+
+
 def _along_one_rule(group: list[Run]) -> list[Run]:
     """Runs whose tau_act follows tau_conf, as in table 6, if there are any; a sweep over k beside them does not."""
+    group = [run for run in group if run.settings["tau_conf"] is not None and run.settings["tau_act"] is not None]
     following = [run for run in group if run.settings["tau_act"] == run.settings["tau_conf"]]
     return following if len(following) > 1 else group
 
 
-def _curve(ax: Axes, study: Study, runs: Sequence[Run], index: int, colour: tuple[float, ...], label: str) -> None:
-    x = [study.value(run, "tpf", "effective") for run in runs]
-    y = [study.value(run, "accuracy").scaled(100) for run in runs]
+def _curve(
+    ax: Axes,
+    study: Study,
+    runs: Sequence[Run],
+    among: Sequence[Run],
+    index: int,
+    colour: tuple[float, ...],
+    label: str,
+) -> None:
+    x = [study.value(run, "tpf", "effective", among) for run in runs]
+    y = [study.value(run, "accuracy", among=among).scaled(100) for run in runs]
     ax.errorbar(points(x), points(y), errors(y), errors(x), color=colour, linestyle=LINES[index % 4],
                 marker=MARKERS[index % 8], elinewidth=0.5, label=label)  # fmt: skip
     for run, value, score in ((runs[0], x[0], y[0]), (runs[-1], x[-1], y[-1])):
-        ax.annotate(f"τ {run.settings['tau_conf']:g}", (value.value or 0, score.value or 0), (3, 4),
+        if value.value is None or score.value is None:
+            continue
+        ax.annotate(f"τ {run.settings['tau_conf']:g}", (value.value, score.value), (3, 4),
                     textcoords="offset points", fontsize=6,
                     bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
                     )  # fmt: skip
@@ -138,8 +189,9 @@ PLOTS = [
     Plot(
         "ablation_tau_conf",
         "Thresholds and branches",
-        "Each curve lowers tau_conf at one k, from its largest to its smallest value (marked); counting preset "
-        "effective, 95 % intervals. A curve above another gives the better score at equal TPF.",
+        "Each curve lowers tau_conf at one k, from its largest to its smallest value (marked), over thresholds that "
+        "all curves of a panel share; counting preset effective, 95 % intervals. A curve above another gives the "
+        "better score at equal TPF.",
         "conf/experiment/ablation/tau_conf_k",
         thresholds,
     ),

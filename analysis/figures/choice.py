@@ -2,25 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from analysis.figures.style import LINES, MARKERS, shades
-from analysis.labels import TASKS, model_of, task_of
+from analysis.figures.style import LINES, MARKERS, shades, shown
+from analysis.labels import TASKS, model_of, source_of, task_of
 from analysis.runs import Run
+from analysis.sides import point, tuned_words
 from analysis.study import Study
+from analysis.text import clipped, plain
 
-SHOWN = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
+ARTICLE_KS = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
 MOST_PANELS = 8
 TASK_ORDER = list(TASKS)
 
 
-def panel_title(run: Run) -> str:
-    return f"{model_of(run)} · {task_of(run)}"
+def panel_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Model, task and number of samples of each panel; where these are alike, what else tells the panels apart."""
+    places: list[Callable[[Run], str]] = [
+        lambda run: f"{clipped(model_of(run))} · {clipped(task_of(run))}",
+        lambda run: f"{plain(run.row['backend'])} on {plain(run.device)} {plain(run.row['dtype'])}",
+        lambda run: f"batch {run.row['batch']}",
+        lambda run: clipped(source_of(run)),
+        lambda run: f"source {str(run.row['source_sha256'])[:8]}",
+        lambda run: f"model {str(run.row['model_sha256'])[:8]}",
+    ]
+    titles = [places[0](group[0]) for group in groups]
+    for place in places[1:]:
+        further = [place(group[0]) for group in groups]
+        titles = [
+            f"{title}, {text}" if _tells_apart(title, titles, further) else title
+            for title, text in zip(titles, further)
+        ]
+    ends = [", ".join(filter(None, (_setting(study, group), f"n = {samples_of(study, group)}"))) for group in groups]
+    return [f"{shown(title)}\n{end}" for title, end in zip(titles, ends)]
 
 
-def series_title(run: Run) -> str:
-    return f"{model_of(run)}, {task_of(run)}"
+def _setting(study: Study, group: Sequence[Run]) -> str:
+    """The setting of all runs of a group, where others were run with another."""
+    if len({point(run) for run in group}) > 1:
+        return ""
+    return tuned_words(group[0], [run for run in study.runs if run.place == group[0].place])
+
+
+def _tells_apart(title: str, titles: Sequence[str], further: Sequence[str]) -> bool:
+    return len({text for other, text in zip(titles, further) if other == title}) > 1
+
+
+def samples_of(study: Study, group: Sequence[Run]) -> int:
+    """The samples that all runs of a group decoded, which are those that count."""
+    run = group[0]
+    table = study.shared(group)[run.id]
+    return len(run.decoded) if table is None else table.num_rows
+
+
+def series_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
+    """The same for a legend."""
+    return [title.replace(" · ", ", ").replace("\n", ", ") for title in panel_titles(study, groups)]
 
 
 def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:
@@ -29,15 +67,15 @@ def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:
     Tasks that judge the same texts by other tests, as MBPP+ does those of MBPP, differ in their score alone: a figure
     that does not show it would draw one curve twice.
     """
-    series = study.k_series()
     panels: dict[object, list[Run]] = {}
-    for key in sorted(series, key=_place):
-        texts = key[0], *((run.k, study.value(run, "tpf", "effective").value) for run in series[key])
-        panels.setdefault(key if shows_score else texts, series[key])
+    for series in sorted(study.k_series(), key=_place):
+        curve = tuple((run.k, study.value(run, "tpf", "effective", series).value) for run in series)
+        where = tuple(series[0].row[name] for name in ("model", "model_sha256", "device", "backend", "batch"))
+        panels.setdefault(series[0].id if shows_score else (where, curve), series)
     return list(panels.values())[:MOST_PANELS]
 
 
-def few(series: Sequence[Run], ks: Sequence[int] = SHOWN) -> list[Run]:
+def few(series: Sequence[Run], ks: Sequence[int] = ARTICLE_KS) -> list[Run]:
     """The runs with the article's numbers of branches, or else four spread over the series."""
     found = [run for run in series if run.k in ks]
     if len(found) >= 3 or len(series) <= len(ks):
@@ -55,15 +93,14 @@ def looks(panels: Iterable[Sequence[Run]]) -> dict[int | None, dict[str, Any]]:
     }
 
 
-def by_model_and_task(study: Study) -> list[list[Run]]:
-    """All runs of a model on a task, those with equal settings once."""
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for run in study.distinct():
-        groups.setdefault((run.model, run.task), []).append(run)
-    return [groups[key] for key in sorted(groups, key=_place)][:MOST_PANELS]
+def by_context(study: Study) -> list[list[Run]]:
+    """Runs that stand side by side, those with equal settings once."""
+    found = [group for group in study.contexts() if len(group) > 1]
+    return sorted(found, key=_place)[:MOST_PANELS]
 
 
-def _place(key: tuple[str, str]) -> tuple[str, int]:
-    """Models by name, tasks in the order of their names' table."""
-    model, task = key
-    return model, TASK_ORDER.index(task) if task in TASK_ORDER else len(TASK_ORDER)
+def _place(group: Sequence[Run]) -> tuple[str, int, int, str]:
+    """Models by name, tasks in the order of their names' table, the most samples first."""
+    run = group[0]
+    task = TASK_ORDER.index(run.task) if run.task in TASK_ORDER else len(TASK_ORDER)
+    return run.model, task, -len(run.attempted), run.id

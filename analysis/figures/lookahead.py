@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.choice import few, k_panels, looks, panel_title, series_title
+from analysis.figures.choice import few, k_panels, looks, panel_titles, series_titles
 from analysis.figures.style import (
     COLOURS,
     GREY,
@@ -15,6 +15,7 @@ from analysis.figures.style import (
     Plot,
     errors,
     integers,
+    legend,
     panels,
     paper_style,
     points,
@@ -33,63 +34,65 @@ def lookahead_cost(study: Study) -> Figure | None:
         return None
     with paper_style():
         figure, (left, right) = panels(2, height=3.0)
-        for index, runs in enumerate(series):
+        for index, (runs, title) in enumerate(zip(series, series_titles(study, series))):
             for ax, quantity in ((left, "processed_per_token"), (right, "tpf_row")):
-                values = [study.value(run, quantity) for run in runs]
-                _line(ax, [run.k or 0 for run in runs], values, index, series_title(runs[0]))
+                values = [study.value(run, quantity, among=runs) for run in runs]
+                _line(ax, [run.k or 0 for run in runs], values, index, title)
         left.set_ylabel("positions computed\nper content token")
         right.set_ylabel("content tokens per row")
         for ax in (left, right):
             ax.set_xlabel("lookahead branches k")
             ax.set_ylim(bottom=0)
         integers(left, right)
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        legend(figure, left)
     return figure
 
 
 def winners(study: Study) -> Figure | None:
     """How often the anchor wins over k, and the share of each rank at the largest k."""
-    series = [[run for run in runs if study.digest(run).winners.sum() > 0] for runs in k_panels(study)]
+    series = [[run for run in runs if study.digest(run, runs).winners.sum() > 0] for runs in k_panels(study)]
     series = [runs for runs in series if runs]
     if not series:
         return None
     with paper_style():
         figure, (left, right) = panels(2)
-        for index, runs in enumerate(series):
-            shares = [_share(study.digest(run).winners, 0) for run in runs]
+        for index, (runs, title) in enumerate(zip(series, series_titles(study, series))):
+            digests = [study.digest(run, runs) for run in runs]
+            shares = [_share(one.winners, 0) for one in digests]
             ks = [run.k or 0 for run in runs]
-            _line(left, ks, shares, index, series_title(runs[0]))
-            blind = [100 * study.digest(run).blind for run in runs]
+            _line(left, ks, shares, index, title)
+            blind = [100 * one.blind for one in digests]
             left.plot(ks, blind, color=GREY, linestyle=LINES[index % 4], linewidth=0.9, label="a blind score")
-            counts = study.digest(runs[-1]).winners
+            counts = digests[-1].winners
             ranks = [_share(counts, rank) for rank in range(len(counts))]
-            _line(right, list(range(len(ranks))), ranks, index, f"{series_title(runs[0])}, k = {runs[-1].k}")
+            _line(right, list(range(len(ranks))), ranks, index, f"{title}, k = {runs[-1].k}")
         left.set(xlabel="lookahead branches k", ylabel="calls won by the anchor (%)", ylim=(0, 100))
         right.set(xlabel="rank of the winner (0 = anchor)", ylabel="calls won at the largest k (%)")
         right.set_ylim(bottom=0)
         left.legend(loc="upper right", handles=[line for line in left.lines if line.get_label() == "a blind score"][:1])
         integers(left, right)
-        figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        legend(figure, right)
     return figure
 
 
 def score_fill(study: Study) -> Figure | None:
     """Positions filled by the winner's own call against the winner's score."""
-    series = [[run for run in few(runs) if study.digest(run).score_fill] for runs in k_panels(study)]
+    series = [[run for run in few(runs) if study.digest(run, runs).score_fill] for runs in k_panels(study)]
     series = [runs for runs in series if runs]
     if not series:
         return None
     look = looks(series)
     with paper_style():
         figure, axes = panels(len(series), height=3.1)
-        for ax, runs in zip(axes, series):
+        for ax, runs, title in zip(axes, series, panel_titles(study, series)):
             for run in runs:
-                found = study.digest(run).score_fill
-                assert found is not None
+                found = study.digest(run, runs).score_fill
+                if found is None:
+                    continue  # too few calls on the samples that all of these runs decoded
                 ax.fill_between(found.score, found.low, found.high, color=look[run.k]["color"], alpha=0.18, linewidth=0)
                 ax.plot(found.score, found.filled, **look[run.k], label=f"k = {run.k}: ρ = {_rho(found.within)}")
             measure = str(runs[0].settings.get("confidence"))
-            ax.set_title(panel_title(runs[0]))
+            ax.set_title(title)
             ax.set_xlabel(f"score of the winning branch ({MEASURES.get(measure, measure)})")
             ax.set_ylabel("positions filled by its call")
             ax.set_ylim(bottom=0)

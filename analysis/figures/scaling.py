@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from analysis import published
-from analysis.figures.choice import few, k_panels, looks, panel_title
+from analysis.figures.choice import few, k_panels, looks, panel_titles
 from analysis.figures.style import (
     COLOURS,
     PUBLISHED,
@@ -22,8 +22,10 @@ from analysis.figures.style import (
     points,
 )
 from analysis.labels import task_name
+from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.study import Study
+from analysis.tables.match import has_settings
 
 PRESET = "lopa_dream"
 TPF_PART = 0.55  # share of a panel's height, from below
@@ -33,25 +35,41 @@ Curve = list[published.Row]
 
 
 def figure4(study: Study) -> Figure | None:
-    """TPF (left axis) and score (right axis) over the number of branches; the published curve thin behind."""
+    """TPF (left axis) and score (right axis) over the number of branches; a published curve only where model, task and
+    settings are those of the runs.
+    """
     measured = k_panels(study, shows_score=True)
     curves = _curves()
-    have = {series[0].task for series in measured}  # where a published curve is already behind
-    missing = [key for key in curves if key[1] not in have]
+    beside = [next((key for key in curves if _answers(series, *key)), None) for series in measured]
+    alone = [key for key in curves if key not in beside]
     with paper_style():
-        figure, axes = panels(len(measured) + len(missing))
-        for ax, series in zip(axes, measured):
-            right = _twin(ax, panel_title(series[0]))
-            curve = next((rows for (_, task), rows in curves.items() if task == series[0].task), [])
-            _published(ax, right, curve)
-            _measured(ax, right, study, series)
+        figure, axes = panels(len(measured) + len(alone))
+        for ax, series, title, key in zip(axes, measured, panel_titles(study, measured), beside):
+            right = _twin(ax, title)
+            if key is not None:
+                _published(ax, right, curves[key])
+            tpf, score = _measured(ax, right, study, series)
+            if key is not None:
+                _differences(ax, right, curves[key], series, tpf, score)
             _share_height(ax, right)
-        for ax, key in zip(axes[len(measured) :], missing):
-            right = _twin(ax, f"{key[0]} · {task_name(key[1])}: published, no run")
+        for ax, key in zip(axes[len(measured) :], alone):
+            right = _twin(ax, f"{key[0]} · {task_name(key[1])}\npublished, no run with these settings")
             _published(ax, right, curves[key])
             _share_height(ax, right)
         figure.legend(handles=_legend(), loc="outside lower center", ncols=3)
     return figure
+
+
+def _answers(series: list[Run], model: str, task: str) -> bool:
+    """Whether the runs are those of the published curve: its model on the benchmark itself, the settings of table 5."""
+    run, wanted = series[0], published.hyperparameters(model, task)
+    return (
+        wanted is not None
+        and (run.model, run.task) == (published.MODELS[model], task)
+        and run.row["source_kind"] != "embedded"
+        and run.base == "d2f"
+        and has_settings(run, wanted, but=("k",))
+    )
 
 
 def _curves() -> dict[tuple[str, str], Curve]:
@@ -79,17 +97,35 @@ def _published(ax: Axes, right: Axes, curve: Curve) -> None:
     right.plot(ks, [float(row["score"]) for row in curve], "--", marker="s", **PUBLISHED)
 
 
-def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> None:
+def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> tuple[list[Value], list[Value]]:
+    """TPF and score, and as a dotted line the score of greedy decoding on the same samples."""
     ks = [run.k or 0 for run in series]
-    tpf = [study.value(run, "tpf", PRESET) for run in series]
-    score = [study.value(run, "accuracy").scaled(100) for run in series]
+    reference = study.baseline(series[0], base="greedy")  # the article's vanilla; k = 0 is in the curve itself
+    if reference is not None and not all(run.decoded <= reference.decoded for run in series):
+        reference = None
+    among = series if reference is None else [*series, reference]
+    tpf = [study.value(run, "tpf", PRESET, among) for run in series]
+    score = [study.value(run, "accuracy", among=among).scaled(100) for run in series]
     bars: dict[str, Any] = {"elinewidth": 0.7, "capsize": 1.5}
     ax.errorbar(ks, points(tpf), errors(tpf), color=TPF, marker="o", **bars)
     right.errorbar(ks, points(score), errors(score), color=SCORE, marker="s", linestyle="--", **bars)
-    reference = study.baseline(series[0], base="greedy")  # the article's vanilla; k = 0 is in the curve itself
     if reference is not None:
-        value = study.value(reference, "accuracy").scaled(100).value
-        right.axhline(value or 0, color=SCORE, linestyle=":", linewidth=1)
+        value = study.value(reference, "accuracy", among=among).scaled(100).value
+        if value is not None:
+            right.axhline(value, color=SCORE, linestyle=":", linewidth=1)
+    return tpf, score
+
+
+def _differences(ax: Axes, right: Axes, curve: Curve, series: list[Run], tpf: list[Value], score: list[Value]) -> None:
+    """Measured - published, beside each measured point that has a published one."""
+    said = {int(row["branches"]): row for row in curve}
+    for axes, column, values, digits in ((ax, "tpf", tpf, 2), (right, "score", score, 1)):
+        for run, value in zip(series, values):
+            row = said.get(run.k or 0)
+            if row is not None and value.value is not None:
+                difference = f"{value.value - float(row[column]):+.{digits}f}".replace("-", "−")
+                axes.annotate(difference, (run.k or 0, value.value), (0, 5), textcoords="offset points", fontsize=5,
+                              ha="center", rotation=90, va="bottom")  # fmt: skip
 
 
 def _share_height(left: Axes, right: Axes) -> None:
@@ -107,8 +143,8 @@ def _legend() -> list[Line2D]:
         Line2D([], [], color=TPF, marker="o", label="TPF, measured"),
         Line2D([], [], color=SCORE, marker="s", linestyle="--", label="score, measured"),
         Line2D([], [], color=SCORE, linestyle=":", label="score of greedy decoding, measured"),
-        Line2D([], [], **PUBLISHED, marker="o", label="TPF, published for this task"),
-        Line2D([], [], **PUBLISHED, marker="s", linestyle="--", label="score, published for this task"),
+        Line2D([], [], **PUBLISHED, marker="o", label="TPF, published"),
+        Line2D([], [], **PUBLISHED, marker="s", linestyle="--", label="score, published"),
     ]
 
 
@@ -120,9 +156,9 @@ def figure5(study: Study) -> Figure | None:
     look = looks(map(few, series))
     with paper_style():
         figure, axes = panels(len(series))
-        for ax, runs in zip(axes, series):
+        for ax, runs, title in zip(axes, series, panel_titles(study, series)):
             for run in few(runs):
-                filling = study.digest(run).filling
+                filling = study.digest(run, runs).filling
                 shown = filling.samples >= max(1, LEFT * filling.samples[:1].max(initial=0))
                 steps = [step for step, keep in enumerate(shown) if keep]
                 style = look[run.k]
@@ -130,7 +166,7 @@ def figure5(study: Study) -> Figure | None:
                     steps, filling.low[shown], filling.high[shown], color=style["color"], alpha=0.16, linewidth=0
                 )
                 ax.plot(steps, filling.mean[shown], **style, markevery=max(1, len(steps) // 8), label=f"k = {run.k}")
-            ax.set_title(panel_title(runs[0]))
+            ax.set_title(title)
             ax.set_xlabel("step (model call) of a sample")
             integers(ax)
             ax.set_ylabel("tokens gained in the step")
@@ -144,9 +180,10 @@ PLOTS = [
         "figure4",
         "TPF and score over the number of branches",
         "Counting preset lopa_dream; 95 % intervals (bootstrap over problems for TPF, Wilson for the score). "
-        "Dotted: greedy decoding where it was run, else the base decoder. Thin grey curves are the article's, "
-        "read off its figure, for its 7B models on the benchmark itself. The article does not say whether its "
-        "axis counts the anchor; here k does not.",
+        "Dotted: greedy decoding on the same problems, where it was run. Thin grey curves are the article's, read off "
+        "its figure; they stand beside measured ones only where model, benchmark and settings are the article's, and "
+        "the small figures are then measured − published. The article does not say whether its axis counts the "
+        "anchor; here k does not.",
         "a sweep of decoder.k (conf/experiment/ablation/k)",
         figure4,
     ),

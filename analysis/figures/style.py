@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ STYLE: Any = {
     "savefig.dpi": 160,
     "pdf.fonttype": 42,  # real text in the PDF
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a name may hold dollar signs
+    "axes.formatter.use_mathtext": False,
 }
 
 Draw = Callable[[Study], Figure | None]
@@ -78,6 +81,24 @@ def panels(
     figure = Figure(figsize=(width if columns > 1 else width * 0.62, height * rows))
     FigureCanvasAgg(figure)
     return figure, [figure.add_subplot(rows, columns, index + 1) for index in range(count)]
+
+
+def legend(figure: Figure, ax: Axes, columns: int = 2) -> None:
+    """A legend below all panels of what an axes holds; matplotlib alone would leave out names that begin with "_"."""
+    found: list[Any] = [one for one in ax.containers if one.get_label()]
+    figure.legend(found, [shown(str(one.get_label())) for one in found], loc="outside lower center", ncols=columns)
+
+
+def shown(text: str) -> str:
+    """Text in which every sign that the font lacks is named by its number."""
+    return "".join(sign if sign == "\n" or ord(sign) in _glyphs() else f"[U+{ord(sign):04X}]" for sign in text)
+
+
+@lru_cache
+def _glyphs() -> frozenset[int]:
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    return frozenset(get_font(findfont(FontProperties(family="DejaVu Sans"))).get_charmap())
 
 
 def save(figure: Figure, folder: Path, name: str) -> Path:

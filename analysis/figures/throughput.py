@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import published
-from analysis.figures.style import COLOURS, GREY, Plot, errors, panels, paper_style, points
-from analysis.labels import decoding, model_of, task_name, task_of
+from analysis.figures.choice import panel_titles
+from analysis.figures.style import COLOURS, GREY, Plot, errors, panels, paper_style, points, shown
+from analysis.labels import decoding, task_name
 from analysis.numbers import Value, preset_for
 from analysis.runs import Run
+from analysis.sides import tuned_words
 from analysis.study import Study
 from analysis.tables.article import branches
-from analysis.tables.match import article_run, fastest, lopa_runs, others, plain_runs, references
+from analysis.tables.match import article_run, others, plain_and_lopa, references, tuned_systems
+from analysis.text import clipped, plain
 
 TASKS = ("mbpp", "gsm8k")
 PRESET = "lopa_dist"
+FASTEST = {"LoPA-Dist-NV": "S12", "LoPA-Dist-Ascend": "S18"}  # the settings whose TPS the article's bars show
+NOT_TUNED = ", not tuned"
 Bar = tuple[str, float | None, Value]  # label, published, measured
 
 
 def figure1(study: Study) -> Figure | None:
-    """Above the article's systems, below the others, each with an axis of its own: their speeds compare nothing."""
-    shown = {f"The article's systems\n{task_name(task)}": _article_bars(study, task) for task in TASKS}
-    for groups in _own_groups(study):
-        names = "other models" if len(groups) > 1 else model_of(groups[0][0])
-        title = f"{names} on {groups[0][0].device}\n{task_of(groups[0][0])}"
-        shown[title] = [bar for group in groups for bar in _own_bars(study, group, len(groups) > 1)]
-    slots = max(map(len, shown.values()))  # bars are equally thick in all panels
+    """Above the article's systems, below the others, each model and device with an axis of its own: once every decoder
+    at one setting, and once every decoder at the fastest of the same settings.
+    """
+    panels_of = [(f"The article's systems\n{task_name(task)}", _article_bars(study, task)) for task in TASKS]
+    groups = others(study, TASKS)
+    for group, title in zip(groups, panel_titles(study, groups)):
+        panels_of += [(f"{title}\n{how}", bars) for how, bars in _own_panels(study, group) if bars]
+    slots = max(len(bars) for _, bars in panels_of)  # bars are equally thick in all panels
     with paper_style():
-        figure, axes = panels(len(shown), height=0.9 + 0.26 * slots)
-        for ax, (title, bars) in zip(axes, shown.items()):
+        figure, axes = panels(len(panels_of), height=0.9 + 0.26 * slots)
+        for ax, (title, bars) in zip(axes, panels_of):
             _bars(ax, bars, slots)
             ax.set_title(title)
     return figure
-
-
-def _own_groups(study: Study) -> list[list[list[Run]]]:
-    """For each panel, a device and a task, the runs of each model that the article does not have."""
-    groups: dict[tuple[str, str], list[list[Run]]] = {}
-    for (_, task), runs in others(study, TASKS).items():
-        for device in dict.fromkeys(run.device for run in runs):
-            groups.setdefault((device, task), []).append([run for run in runs if run.device == device])
-    return list(groups.values())
 
 
 def _article_bars(study: Study, task: str) -> list[Bar]:
@@ -49,33 +48,39 @@ def _article_bars(study: Study, task: str) -> list[Bar]:
     for row in published.rows("figure1_throughput"):
         if row["task"] == task:
             kind = "lopa" if "LoPA" in row["model"] else "vanilla" if "D2F" in row["model"] else "server"
-            run = article_run(study, row["model"], task, kind, device=published.PLATFORMS.get(row["system"], ""))
+            wanted = published.system_settings(FASTEST[row["system"]]) if kind == "lopa" else None
+            device = published.PLATFORMS.get(row["system"], "")
+            run = article_run(study, row["model"], task, kind, wanted, device=device)
             measured = Value(None) if run is None else _speed(study, run)
             model = row["model"].replace("-100BA6B", "").replace("-7B-Base", "")
-            bars.append((f"{row['bar']}  {model}\n{row['system']}, {row['parallelism']}", float(row["tps"]), measured))
+            n = "" if run is None else f", n = {study.numbers(run).n}"
+            bars.append(
+                (f"{row['bar']}  {model}\n{row['system']}, {row['parallelism']}{n}", float(row["tps"]), measured)
+            )
     return bars
 
 
-def _own_bars(study: Study, group: list[Run], named: bool) -> list[Bar]:
-    runs = [*plain_runs(group), *lopa_runs(study, group, branches(group[0].task))]
-    quickest = fastest(study, group)
-    if quickest is not None and quickest not in runs:
-        runs.append(quickest)
-    runs += references(group)
-    return [(_label(run, named), None, _speed(study, run)) for run in runs]
+def _own_panels(study: Study, group: list[Run]) -> list[tuple[str, list[Bar]]]:
+    """One setting each, and the fastest of the same settings each; counted on the samples that all bars share."""
+    entrants = tuned_systems(study, group, PRESET)
+    alone = [*plain_and_lopa(group, branches(group[0].task)), *references(group)]
+    says = NOT_TUNED if entrants else ""
+    single = [_bar(study, run, group, alone, says) for run in alone]
+    runs = [one.run for one in entrants]
+    best = [_bar(study, one.run, group, runs, f", best of {one.tried}") for one in entrants]
+    return [("one setting each", single), ("each at its fastest of the same settings", best)]
 
 
-def _label(run: Run, named: bool) -> str:
-    """`named`: with the model, where a panel shows several."""
+def _bar(study: Study, run: Run, group: list[Run], among: list[Run], says: str) -> Bar:
+    """`group`: the runs among which the settings of this one need a name; `among`: those that share its panel."""
+    label = shown(clipped(decoding(run))) + ("" if run.row["backend"] == "local" else f", {plain(run.row['backend'])}")
     tau = run.settings.get("tau_conf")
-    text = decoding(run) + (f", τ {tau:g}" if run.lookahead and tau is not None else "")
-    if not (run.is_autoregressive or run.is_server or named):
-        return text.replace(", k", "\nk")
-    return f"{text}\n{model_of(run)}" + ("" if run.row["backend"] == "local" else f", {run.row['backend']}")
+    settings = tuned_words(run, group) or (f"τ {tau:g}" if isinstance(tau, float) else "")
+    return f"{label}\n{settings}{says}".replace("\n, ", "\n").strip(), None, _speed(study, run, among)
 
 
-def _speed(study: Study, run: Run) -> Value:
-    return study.value(run, "tps", preset_for(run, PRESET))
+def _speed(study: Study, run: Run, among: Sequence[Run] = ()) -> Value:
+    return study.value(run, "tps", preset_for(run, PRESET), among)
 
 
 def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
@@ -95,6 +100,9 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
             ax.text(end, place + thick / 2 * both, f" {measured.value:.0f}", va="center", fontsize=6)
         if value:
             ax.text(value, place - thick / 2 * both, f" {value:.0f}", va="center", fontsize=6, color="0.35")
+            if measured.value is not None:
+                difference = f"{measured.value - value:+.0f}".replace("-", "−")
+                ax.text(max(value, measured.value) * 1.12, place, difference, va="center", fontsize=6, weight="bold")
             if measured.value is None and both:
                 ax.text(0, place + thick / 2, " no run", va="center", fontsize=6, color="0.35")
     ax.set_yticks(list(places), [label for label, _, _ in bars], fontsize=6)
@@ -111,8 +119,10 @@ PLOTS = [
         "figure1",
         "Throughput of systems",
         "Mean of per-sample TPS, counting preset lopa_dist (servers: their own token counts). Hatched bars are "
-        "published values; filled bars are measured, with 95 % bootstrap intervals. Models that the article does not "
-        "have stand in panels of their own: a toy on a CPU and a 7B model on eight accelerators share no axis.",
+        "published values; filled bars are measured, with 95 % bootstrap intervals, beside a published one only with "
+        "its settings. Models that the article does not have stand in panels of their own, each on one device and the "
+        "same problems: once at one setting each, and once at the fastest of several settings, if all decoders of the "
+        "panel were tried on all of them.",
         "any run on MBPP or GSM8K",
         figure1,
     )

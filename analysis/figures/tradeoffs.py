@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,23 +13,28 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from analysis.figures.choice import by_model_and_task, panel_title
-from analysis.figures.style import COLOURS, MARKERS, Plot, errors, panels, paper_style, shade
+from analysis.figures.choice import by_context, panel_titles
+from analysis.figures.style import COLOURS, MARKERS, Plot, errors, panels, paper_style, shade, shown
 from analysis.labels import base_name
 from analysis.numbers import Value
 from analysis.runs import Run
+from analysis.sides import on_common_settings
 from analysis.study import Study
+from analysis.text import clipped
 
 Point = tuple[Run, Value, Value]  # run, x, y
 KIND = {"greedy": "P", "fast_dllm": "^", "d2f": "s", "dream": "X", "llada": "v"}
 
 
 def accuracy_tpf(study: Study) -> Figure | None:
-    return _scatter(study, lambda run: study.value(run, "accuracy").scaled(100), "score (%)", _front)
+    return _scatter(
+        study, lambda run, group: study.value(run, "accuracy", among=group).scaled(100), "score (%)", _front
+    )
 
 
 def tps_tpf(study: Study) -> Figure | None:
-    return _scatter(study, lambda run: study.value(run, "tps", "effective"), "TPS (content tokens per second)", _iso)
+    label = "TPS (content tokens per second)"
+    return _scatter(study, lambda run, group: study.value(run, "tps", "effective", group), label, _iso)
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -41,24 +47,29 @@ def pareto(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _scatter(
-    study: Study, measure: Callable[[Run], Value], label: str, decorate: Callable[[Axes, list[Point]], None]
+    study: Study,
+    measure: Callable[[Run, Sequence[Run]], Value],
+    label: str,
+    decorate: Callable[[Axes, list[Point]], None],
 ) -> Figure | None:
-    groups = []
-    for group in by_model_and_task(study):
-        found = [(run, study.value(run, "tpf", "effective"), measure(run)) for run in group]
+    groups, shown_groups = [], []
+    for group in by_context(study):
+        found = [(run, study.value(run, "tpf", "effective", group), measure(run, group)) for run in group]
         known = [point for point in found if point[1].value is not None and point[2].value is not None]
         if len(known) > 1:
             groups.append(known)
+            shown_groups.append(group)
     if not groups:
         return None
     highest = max([run.k or 0 for group in groups for run, _, _ in group] + [1])
     with paper_style():
         figure, axes = panels(len(groups))
-        for ax, known in zip(axes, groups):
+        for ax, known, title in zip(axes, groups, panel_titles(study, shown_groups)):
             decorate(ax, known)
+            tuned = _ids_on_common_settings(known)
             for run, x, y in known:
-                _point(ax, run, x, y, highest)
-            ax.set_title(panel_title(known[0][0]))
+                _point(ax, run, x, y, highest, run.id in tuned)
+            ax.set_title(title)
             ax.set_xlabel("TPF (content tokens per call)")
             ax.set_ylabel(label)
         colours = LinearSegmentedColormap.from_list("k", [shade(i / 20) for i in range(21)])
@@ -68,17 +79,27 @@ def _scatter(
     return figure
 
 
-def _point(ax: Axes, run: Run, x: Value, y: Value, highest: int) -> None:
+def _ids_on_common_settings(group: list[Point]) -> set[str]:
+    return {run.id for run in on_common_settings([run for run, _, _ in group])}
+
+
+def _point(ax: Axes, run: Run, x: Value, y: Value, highest: int, is_tuned: bool) -> None:
+    """Hollow: one setting beside many, which is no match for the best of them."""
     colour = shade((run.k or 0) / highest)
     marker = "o" if run.row["decoder"] == "lopa" else KIND.get(run.base, MARKERS[-1])
     ax.errorbar(
         [x.value or 0], [y.value or 0], errors([y]), errors([x]), marker=marker, color=colour, markersize=5,
-        markeredgecolor="white", markeredgewidth=0.4, elinewidth=0.6, ecolor=(*colour[:3], 0.35), zorder=3,
+        markerfacecolor=colour if is_tuned else "white", markeredgecolor="white" if is_tuned else colour,
+        markeredgewidth=0.4 if is_tuned else 0.9, elinewidth=0.6, ecolor=(*colour[:3], 0.35), zorder=3,
     )  # fmt: skip
 
 
 def _front(ax: Axes, group: list[Point]) -> None:
-    front = pareto([(x.value or 0.0, y.value or 0.0) for _, x, y in group])
+    """The best of many runs: only of those that were tried on the same settings as their rivals."""
+    tuned = _ids_on_common_settings(group)
+    front = pareto([(x.value or 0.0, y.value or 0.0) for run, x, y in group if run.id in tuned])
+    if not front:
+        return
     ax.plot(*zip(*front), color="0.35", linewidth=1, zorder=2)
 
 
@@ -121,15 +142,24 @@ def _legend(groups: list[list[Point]]) -> list[Line2D]:
     kinds = {base_name(run.base): KIND.get(run.base, MARKERS[-1]) for run in runs if run.row["decoder"] != "lopa"}
     if any(run.row["decoder"] == "lopa" for run in runs):
         kinds["LoPA"] = "o"
-    return [Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=name) for name, mark in kinds.items()]
+    handles = [
+        Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=shown(clipped(name)))
+        for name, mark in kinds.items()
+    ]
+    if any(len(_ids_on_common_settings(group)) < len(group) for group in groups):
+        hollow: Any = {"markerfacecolor": "white", "linestyle": "", "marker": "o", "color": COLOURS[0]}
+        handles.append(Line2D([], [], **hollow, label="hollow: not tuned over the settings that the others share"))
+    return handles
 
 
 PLOTS = [
     Plot(
         "accuracy_tpf",
         "Score against TPF",
-        "All runs of a model on a task, counting preset effective; crosses are 95 % intervals. The line joins the runs "
-        "that no other run beats in both (Pareto front); where intervals overlap its course is uncertain.",
+        "All runs of a model on the same problems and device, counting preset effective; crosses are 95 % intervals. "
+        "The line joins the runs that no other run beats in both (Pareto front), among those decoders that were all "
+        "tried on the same settings; hollow runs are not tuned over them. Where intervals overlap its course is "
+        "uncertain.",
         "two or more runs of a model on a task",
         accuracy_tpf,
     ),

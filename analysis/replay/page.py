@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
+
+from analysis.text import html, script_json
 
 WEB = Path(__file__).parents[1] / "web"
 IDS_ONLY = "No tokenizer of this model was found on the machine that wrote this page: tokens are shown as their ids."
@@ -18,11 +18,11 @@ def asset(name: str) -> str:
 
 def fragment(traces: Sequence[dict[str, Any]], keys: str = "inside") -> str:
     """The replay as one element. `keys`: "inside" listens while the focus is in it, "page" everywhere."""
-    data = json.dumps({"runs": list(traces)}, ensure_ascii=False).replace("</", "<\\/").replace("<!--", "<\\!--")
+    data = script_json({"runs": list(traces)})
     notes = "" if all(one["decoded"] for one in traces) else f'<p class="note">{IDS_ONLY}</p>'
-    prompt = escape(traces[0]["prompt"])
+    prompt = "\n".join(map(html, traces[0]["prompt"].split("\n")))
     return (
-        f'<section class="replay" data-replay data-keys="{keys}" aria-label="Replay of {escape(traces[0]["problem"])}">'
+        f'<section class="replay" data-replay data-keys="{keys}" aria-label="Replay of {html(traces[0]["problem"])}">'
         f"{notes}<details><summary>The prompt</summary><pre>{prompt}</pre></details>"
         "<noscript><p>The replay needs JavaScript.</p></noscript>"
         f'<script type="application/json">{data}</script></section>'
@@ -33,12 +33,12 @@ def page(traces: Sequence[dict[str, Any]]) -> str:
     """A whole page with one replay of one or two runs."""
     title = f"Replay of {traces[0]['problem']}: " + " and ".join(one["title"] for one in traces)
     about = "".join(
-        f"<li>{escape(one['title'])}: {escape(one['model'])}, run {escape(one['run'])}. {escape(one['facts'])}</li>"
+        f"<li>{html(one['title'])}: {html(one['model'])}, run {html(one['run'])}. {html(one['facts'])}</li>"
         for one in traces
     )
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{asset('page.css')}{asset('replay.css')}</style></head><body><main><h1>{escape(title)}</h1>"
+        f"<style>{asset('page.css')}{asset('replay.css')}</style></head><body><main><h1>{html(title)}</h1>"
         f"<ul>{about}</ul>{fragment(traces, 'page')}</main><script>{asset('replay.js')}</script></body></html>\n"
     )

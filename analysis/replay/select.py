@@ -9,11 +9,11 @@ WANTED_K = 8  # beside k = 0
 
 
 def pair(study: Study) -> tuple[Run, Run] | None:
-    """The run without lookahead and the one with k nearest to 8, of the longest series over k that starts at 0."""
-    found = [runs for runs in study.k_series().values() if runs[0].k == 0]
+    """The run without lookahead and the one with k nearest to 8, of the largest series over k that starts at 0."""
+    found = [runs for runs in study.k_series() if runs[0].k == 0]
     if not found:
         return None
-    series = max(found, key=len)
+    series = max(found, key=lambda runs: (len(runs[0].attempted), len(runs)))
     return series[0], min(series[1:], key=lambda run: abs((run.k or 0) - WANTED_K))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from analysis.labels import decoding, model_of, source_of, task_of
 from analysis.replay.tokens import TokenText, token_text
 from analysis.runs import Run, RunError
+from analysis.text import plain
 from lopa_bench.schema import ERROR_REASONS
 
 Row = dict[str, Any]
@@ -28,17 +29,17 @@ def trace(run: Run, sample: str, sample_index: int = 0) -> dict[str, Any]:
         calls.append({"fill": [[position, None] for position in unseen], "extra": None, "branches": [], "call": False})
     tokens |= dict(enumerate(ids))
     return {
-        "run": run.id,
+        "run": plain(run.id),
         "title": decoding(run),
         "model": model_of(run),
-        "problem": row["problem_id"],
+        "problem": plain(row["problem_id"]),
         "tokens": [_token(tokens.get(p), p, len(ids), text) for p in range(max(tokens, default=-1) + 1)],
         "steps": calls,
         "calls": row["forwards"],
         "content": row["content_tokens"],
         "prompt": row["prompt"],
         "verdict": _verdict(row),
-        "facts": f"{task_of(run)}; {source_of(run)}; {run.row['backend']} on {run.device} {run.row['dtype']}",
+        "facts": plain(f"{task_of(run)}; {source_of(run)}; {run.row['backend']} on {run.device} {run.row['dtype']}"),
         "decoded": text is not None,
     }
 

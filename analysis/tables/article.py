@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from analysis import published
 from analysis.labels import decoding, hardware, model_of, task_name, task_of
-from analysis.numbers import Value, preset_for
+from analysis.numbers import preset_for
 from analysis.published import Row, hyperparameters, rows, system_settings
 from analysis.runs import Run
-from analysis.study import Study
-from analysis.tables.match import article_run, fastest, has_settings, lopa_runs, others, plain_runs, references
-from analysis.tables.model import Column, Line, Table, quantity, setting
+from analysis.sides import Entrant, tuned_words
+from analysis.study import Group, Study
+from analysis.tables.match import article_run, has_settings, others, plain_and_lopa, references, tuned_systems
+from analysis.tables.model import Column, Line, Read, Table, quantity, setting
 from analysis.tables.notes import notes_of
+from analysis.text import plain
 
 DECODINGS = {"vanilla": "vanilla", "fast_dllm": "+ Fast-dLLM", "lopa": "+ LoPA"}
+SLOW = ("greedy", "dream", "llada", "fast_dllm")  # no baselines of table 7, which is about fast systems
+SYSTEM_TABLES = ("table3", "table4", "table6", "table7")
+SYSTEMS = ("device", "batch", "counting")  # each row of a system table is a system of its own, which it names
 SYSTEM = tuple(f"S{i}" for i in range(1, 13))  # S13 to S18 are S1 to S6 on other hardware
 
 
@@ -38,12 +44,28 @@ def table3(study: Study) -> Table:
         setting_name = "S12" if row["platform"] == "LoPA-Dist-NV" else "S18"  # whose TPS table 3 repeats
         run = _system_run(study, row, setting_name)
         lines.append(_line(row, columns, (row["model"], row["platform"], task_name(row["task"])), run))
-    for group in others(study, ("mbpp", "gsm8k")).values():
-        run = fastest(study, group)
-        if run is not None:
-            lines.append(Line((model_of(run), f"{decoding(run)}, {run.device}", task_of(run)), {}, run))
+    for group in others(study, ("mbpp", "gsm8k")):
+        lines += _fastest_lines(study, group)
     headers = ("model", "system", "task")
     return _table(study, "table3", "System performance of the fastest setting", headers, columns, lines, "lopa_dist")
+
+
+def _fastest_lines(study: Study, group: Group) -> list[Line]:
+    """Every decoder at the fastest of the settings that all of them were tried on. Where there are no such settings
+    nobody was tuned, and everybody stands at one.
+    """
+    entrants = tuned_systems(study, group, "lopa_dist")
+    tuned_bases = {one.run.base for one in entrants}
+    alone = [Entrant(run) for run in plain_and_lopa(group, branches(group[0].task))]
+    entrants += [one for one in alone if not tuned_bases]
+    runs = [one.run for one in entrants]
+    lines = []
+    for one in entrants:
+        how = f"fastest of {one.tried} settings" if one.tried > 1 else "not tuned"
+        settings = tuned_words(one.run, group)
+        system = ", ".join(part for part in (decoding(one.run), settings, how, plain(one.run.device)) if part)
+        lines.append(Line((model_of(one.run), system, task_of(one.run)), {}, one.run, runs))
+    return lines
 
 
 def table4(study: Study) -> Table:
@@ -58,8 +80,8 @@ def table4(study: Study) -> Table:
         labels = (row["model"], row["platform"], row["setting"], _with_shots(row))
         lines.append(_line(row, columns, labels, _system_run(study, row, row["setting"])))
     lines += [
-        Line((model_of(run), run.device, f"{name} (k = {run.k})", task_of(run)), {}, run)
-        for name, run in _own_system_runs(study)
+        Line((model_of(run), plain(run.device), f"{name} (k = {run.k})", task_of(run)), {}, run, among)
+        for name, run, among in _own_system_runs(study)
     ]
     headers = ("model", "system", "setting", "task")
     return _table(study, "table4", "TPS and score over the settings of table 6", headers, columns, lines, "lopa_dist")
@@ -76,8 +98,9 @@ def table5(study: Study) -> Table:
         wanted = hyperparameters(row["model"], row["task"])
         run = article_run(study, row["model"], row["task"], "lopa", wanted, shots=row["shots"])
         lines.append(_line(row, columns, (row["model"], _with_shots(row)), run))
-    for (_, task), group in others(study, task_order("table1_dream", "table2_diffucoder")).items():
-        lines += [Line((model_of(run), task_of(run)), {}, run) for run in lopa_runs(study, group, branches(task))]
+    for group in others(study, task_order("table1_dream", "table2_diffucoder"), is_timed=False):
+        found = [run for run in plain_and_lopa(group, branches(group[0].task)) if run.lookahead]
+        lines += [Line((model_of(run), task_of(run)), {}, run, found) for run in found]
     return _table(study, "table5", "Settings of tables 1 and 2", ("model", "task"), columns, lines, None)
 
 
@@ -96,8 +119,10 @@ def table6(study: Study) -> Table:
         labels = (row["setting"], row["platform"], f"{row['precision']}, TP{row['tp_size']} BP{row['bp_size']}")
         lines.append(_line(row, columns, labels, run))
     lines += [
-        Line((f"{name}, {model_of(run)}", f"{task_of(run)}, {run.row['backend']}", hardware(run)), {}, run)
-        for name, run in _own_system_runs(study)
+        Line(
+            (f"{name}, {model_of(run)}", f"{task_of(run)}, {plain(run.row['backend'])}", hardware(run)), {}, run, among
+        )
+        for name, run, among in _own_system_runs(study)
     ]
     return _table(study, "table6", "Settings of table 4", ("setting", "system", "hardware"), columns, lines, None)
 
@@ -115,10 +140,12 @@ def table7(study: Study) -> Table:
         device = published.PLATFORMS.get(row["engine"], "")
         run = article_run(study, row["model"], row["task"], kind, device=device)
         lines.append(_line(row, columns, (row["model"], row["engine"] or "not said", task_name(row["task"])), run))
-    for group in others(study, ("mbpp", "gsm8k")).values():
-        baselines = [*(run for run in plain_runs(group) if run.base == "d2f"), *references(group)]
+    for group in others(study, ("mbpp", "gsm8k")):
+        plain_runs = (run for run in plain_and_lopa(group, branches(group[0].task)) if not run.lookahead)
+        baselines = [*(run for run in plain_runs if run.base not in SLOW), *references(group)]
         lines += [
-            Line((model_of(run), f"{decoding(run)}, {run.row['backend']}", task_of(run)), {}, run) for run in baselines
+            Line((model_of(run), f"{decoding(run)}, {plain(run.row['backend'])}", task_of(run)), {}, run, baselines)
+            for run in baselines
         ]
     headers = ("model", "engine", "task")
     return _table(study, "table7", "Baselines of the system tables", headers, columns, lines, "lopa_dist")
@@ -139,9 +166,13 @@ def _quality(study: Study, name: str, file: str, title: str, preset: str) -> Tab
         wanted = hyperparameters(row["model"], row["task"])
         run = article_run(study, row["model"], row["task"], row["decoding"], wanted, shots=row["shots"])
         lines.append(_line(row, columns, (row["model"], DECODINGS[row["decoding"]], _with_shots(row)), run))
-    for (_, task), group in others(study, task_order(file)).items():
-        found = [*plain_runs(group), *lopa_runs(study, group, branches(task))]
-        lines += [Line((model_of(run), decoding(run), task_of(run)), {}, run) for run in found]
+    for group in others(study, task_order(file), is_timed=False):
+        found = plain_and_lopa(group, branches(group[0].task))
+        for run in found:
+            settings = tuned_words(run, group)
+            lines.append(
+                Line((model_of(run), ", ".join(filter(None, (decoding(run), settings))), task_of(run)), {}, run, found)
+            )
     return _table(study, name, title, ("model", "decoding", "task"), columns, lines, preset)
 
 
@@ -159,7 +190,9 @@ def _table(
     preset: str | None,
 ) -> Table:
     runs = [line.run for line in lines if line.run is not None]
-    return Table(name, title, headers, columns, lines, preset, notes_of(name, runs, preset), study)
+    table = Table(name, title, headers, columns, lines, preset, [], study, SYSTEMS if name in SYSTEM_TABLES else ())
+    apart = any(table.stands_apart(line) for line in lines)
+    return replace(table, notes=notes_of(name, runs, preset, apart))
 
 
 def _with_shots(row: Row) -> str:
@@ -181,16 +214,22 @@ def _system_run(study: Study, row: Row, setting_name: str) -> Run | None:
     return article_run(study, row["model"], row["task"], "lopa", wanted, device, row.get("shots", ""))
 
 
-def _own_system_runs(study: Study) -> Iterator[tuple[str, Run]]:
-    """Runs of other models whose k and thresholds are those of a setting; block and length are the model's own."""
-    for group in others(study, ("mbpp", "gsm8k")).values():
+def _own_system_runs(study: Study) -> Iterator[tuple[str, Run, list[Run]]]:
+    """Runs of other models whose k and thresholds are those of a setting, each with all of its group; block and length
+    are the model's own.
+    """
+    for group in others(study, ("mbpp", "gsm8k")):
+        found = []
         for name in SYSTEM:
             wanted = system_settings(name)
             fitting = [
                 run for run in group if run.lookahead and has_settings(run, wanted, but=("block_size", "gen_length"))
             ]
             if fitting:
-                yield name, max(fitting, key=lambda run: (len(_system_series(study, run)), run.row["created"]))
+                found.append(
+                    (name, max(fitting, key=lambda run: (len(_system_series(study, run)), run.row["created"])))
+                )
+        yield from ((name, run, [one for _, one in found]) for name, run in found)
 
 
 def _system_series(study: Study, run: Run) -> list[Run]:
@@ -198,6 +237,6 @@ def _system_series(study: Study, run: Run) -> list[Run]:
     return next((group for group in study.series("k", "tau_conf", "tau_act") if run in group), [])
 
 
-def _served(name: str) -> Callable[[Study, Run], Value]:
+def _served(name: str) -> Read:
     """A server's own token count where it was a server, else the system tables' rule."""
-    return lambda study, run: study.value(run, name, preset_for(run, "lopa_dist"))
+    return lambda study, run, among: study.value(run, name, preset_for(run, "lopa_dist"), among)

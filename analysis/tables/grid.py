@@ -1,4 +1,4 @@
-"""Tables without published columns: a head and rows of text, as CSV, Markdown and HTML."""
+"""Tables without published columns, as CSV (numbers), Markdown and HTML (text)."""
 
 from __future__ import annotations
 
@@ -6,45 +6,56 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import Any
 
 from analysis.aup import Aup, aup_d3llm, aup_mbd
 from analysis.comparisons import MANY_TESTS, Comparison, p_text
-from analysis.labels import base_name, decoding, facts, model_of, number, task_of, unusual
+from analysis.labels import base_name, decoding, facts, model_of, number, task_of, varied
 from analysis.runs import Run
+from analysis.sides import bases, curves, tuned_words
 from analysis.study import Study
+from analysis.text import csv_cell, html, markdown, plain
+
+Cells = dict[str, Any]  # of a line of the CSV, by column
 
 
 @dataclass(frozen=True)
 class Grid:
-    """`words` are the headers of columns that hold no numbers."""
+    """`rows` are what a person reads; `values` the same as numbers, for programs. `words`: headers of columns that hold
+    no numbers.
+    """
 
     name: str
     title: str
     headers: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+    columns: tuple[str, ...]  # of `values`
+    values: Sequence[Cells]
     notes: Sequence[str] = ()
     words: tuple[str, ...] = ()
 
     def csv(self) -> str:
         stream = io.StringIO()
-        csv.writer(stream, lineterminator="\n").writerows([self.headers, *self.rows])
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([csv_cell(line[name]) for name in self.columns] for line in self.values)
         return stream.getvalue()
 
     def markdown(self) -> str:
-        lines = [self.headers, ("---",) * len(self.headers), *self.rows]
-        body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+        are_words = [name in self.words for name in self.headers]
+        rows = [[markdown(cell) if is_word else cell for cell, is_word in zip(row, are_words)] for row in self.rows]
+        body = ["| " + " | ".join(line) + " |" for line in [self.headers, ["---"] * len(self.headers), *rows]]
         return "\n".join([f"### {self.title}", "", *body, "", *(f"- {note}" for note in self.notes), ""])
 
     def html(self) -> str:
         kinds = [' class="words"' if name in self.words else "" for name in self.headers]
-        head = "".join(f'<th scope="col"{kind}>{escape(text)}</th>' for kind, text in zip(kinds, self.headers))
+        head = "".join(f'<th scope="col"{kind}>{html(text)}</th>' for kind, text in zip(kinds, self.headers))
         body = ""
         for row in self.rows:
-            cells = "".join(f"<td{kind}>{escape(text)}</td>" for kind, text in zip(kinds[1:], row[1:]))
-            body += f'<tr><th scope="row">{escape(row[0])}</th>{cells}</tr>'
-        title = escape(self.title, quote=True)
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+            cells = "".join(f"<td{kind}>{html(text)}</td>" for kind, text in zip(kinds[1:], row[1:]))
+            body += f'<tr><th scope="row">{html(row[0])}</th>{cells}</tr>'
+        title = html(self.title)
+        notes = "".join(f"<li>{html(note)}</li>" for note in self.notes)
         return (
             f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table><caption>{title}</caption>'
             f'<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div><ul class="notes">{notes}</ul>'
@@ -53,25 +64,38 @@ class Grid:
 
 def comparison_grid(comparisons: Sequence[Comparison]) -> Grid:
     headers = (
-        "decoding", "against", "problems", "pairs", "score difference (points)", "only one right (a / b)", "McNemar p",
-        "adjusted p", "TPF ratio", "TPS ratio", "run",
+        "decoding", "settings", "against", "its settings", "problems", "pairs", "score difference (points)",
+        "only one right (a / b)", "McNemar p", "adjusted p", "TPF ratio", "TPS ratio", "run",
     )  # fmt: skip
-    runs = [one.b for one in comparisons]
-    rows = [_comparison_row(one, unusual(one.b, runs)) for one in comparisons]
+    columns = (
+        "decoding", "settings", "against", "its_settings", "model", "task", "pairs", "judged_pairs",
+        "score_difference_points", "only_a_right", "only_b_right", "mcnemar_p", "adjusted_p", "tpf_ratio",
+        "tpf_ratio_low", "tpf_ratio_high", "tps_ratio", "tps_ratio_low", "tps_ratio_high", "run", "baseline_run",
+    )  # fmt: skip
+    runs = [run for one in comparisons for run in (one.a, one.b)]
     note = (
         "Differences are run − baseline, ratios run / baseline; a is the baseline. Counting preset effective. "
-        "In brackets: settings that most runs of the decoder have otherwise."
+        "Settings: those in which runs of a decoder differ."
     )
-    title, words = "Every run against its baseline, pair by pair", ("decoding", "against", "problems", "run")
-    return Grid("comparisons", title, headers, rows, (note, MANY_TESTS), words)
+    return Grid(
+        "comparisons",
+        "Every run against its baseline, pair by pair",
+        headers,
+        [_comparison_row(one, runs) for one in comparisons],
+        columns,
+        [_comparison_values(one, runs) for one in comparisons],
+        (note, MANY_TESTS),
+        ("decoding", "settings", "against", "its settings", "problems", "run"),
+    )
 
 
-def _comparison_row(one: Comparison, unusual_settings: str) -> tuple[str, ...]:
-    numbers = one.numbers
-    difference = numbers["accuracy_difference"]
+def _comparison_row(one: Comparison, runs: Sequence[Run]) -> tuple[str, ...]:
+    numbers, difference = one.numbers, one.numbers["accuracy_difference"]
     return (
-        _settings(one.b) + unusual_settings,
+        decoding(one.b),
+        varied(one.b, runs),
         decoding(one.a),
+        varied(one.a, runs),
         f"{model_of(one.b)}, {task_of(one.b)}",
         str(numbers["pairs"]),
         "–" if difference is None else f"{100 * difference:+.1f}".replace("-", "−"),
@@ -80,66 +104,146 @@ def _comparison_row(one: Comparison, unusual_settings: str) -> tuple[str, ...]:
         p_text(one.adjusted_p),
         _with_range(numbers["tpf_ratio"], numbers["tpf_ratio_ci95"]),
         _with_range(numbers["tps_ratio"], numbers["tps_ratio_ci95"]),
-        one.b.id,
+        plain(one.b.id),
     )
 
 
-def _settings(run: Run) -> str:
-    tau = run.settings.get("tau_conf")
-    return decoding(run) + (f", tau_conf {tau:g}" if isinstance(tau, float) else "")
+def _comparison_values(one: Comparison, runs: Sequence[Run]) -> Cells:
+    numbers, difference = one.numbers, one.numbers["accuracy_difference"]
+    cells: Cells = {
+        "decoding": decoding(one.b), "settings": varied(one.b, runs), "against": decoding(one.a),
+        "its_settings": varied(one.a, runs), "model": model_of(one.b), "task": task_of(one.b),
+        "pairs": numbers["pairs"], "judged_pairs": numbers["judged_pairs"],
+        "score_difference_points": None if difference is None else 100 * difference,
+        "only_a_right": numbers["only_a_correct"], "only_b_right": numbers["only_b_correct"],
+        "mcnemar_p": numbers["mcnemar_p"], "adjusted_p": one.adjusted_p, "run": one.b.id, "baseline_run": one.a.id,
+    }  # fmt: skip
+    for name in ("tpf_ratio", "tps_ratio"):
+        low, high = numbers[f"{name}_ci95"] or (None, None)
+        cells |= {name: numbers[name], f"{name}_low": low, f"{name}_high": high}
+    return cells
 
 
 def _with_range(value: float | None, interval: tuple[float, float] | None) -> str:
     return number(value) + ("" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]")
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A decoder along a sweep: `beside` are the runs of all curves over the same settings, itself included."""
+
+    name: str
+    over: str
+    runs: Sequence[Run]
+    beside: Sequence[Run]
+
+
+def aup_curves(study: Study) -> list[Curve]:
+    """Sweeps over k, and sweeps over the tuned settings: of these, on settings that all curves of a decoder share."""
+    found = []
+    for series in study.k_series():
+        ks = f"k = {series[0].k} to {series[-1].k}"
+        found.append(Curve(_swept_name(series[0]), f"{ks}; no other decoder has a k", series, series))
+    for group in study.contexts():
+        for base in bases(group):
+            offered = curves(group, base)
+            beside = [run for runs in offered for run in runs]
+            for runs in offered:
+                names = tuned_names(runs)
+                alone = "; no other decoder was tuned" if len(offered) == 1 else ", the same for all of this decoder"
+                found.append(Curve(decoding(runs[0]), f"{len(runs)} settings of {names}{alone}", runs, beside))
+    return [curve for curve in found if len(curve.runs) > 1]
+
+
+def tuned_names(runs: Sequence[Run]) -> str:
+    """The tuned settings in which runs differ."""
+    words = [part.rpartition(" ")[0] for run in runs for part in tuned_words(run, runs).split(", ")]
+    return ", ".join(dict.fromkeys(words))
+
+
+def _swept_name(run: Run) -> str:
+    return f"LoPA on {base_name(run.base)}" if run.row["decoder"] == "lopa" else decoding(run)
+
+
 def aup_grid(study: Study) -> Grid:
     """AUP of each decoder along its own sweep, weighted by the best accuracy of all its rivals."""
-    rows = []
-    for series in aup_series(study):
-        points = [(x, y) for run in series if (x := _tpf(study, run)) and (y := _score(study, run)) is not None]
-        if len(points) < 2:
-            continue
-        rivals = [run for run in study.runs if (run.model, run.task) == (series[0].model, series[0].task)]
-        best = max(_score(study, run) or 0.0 for run in rivals)
-        name = f"LoPA on {base_name(series[0].base)}" if series[0].row["decoder"] == "lopa" else decoding(series[0])
-        rows += [_aup_row(series[0], name, one) for one in (aup_d3llm(points, best), aup_mbd(points)) if best]
-    headers = ("decoder", "problems", "version", "AUP", "best accuracy (%)", "points (TPF, score %)")
+    headers = (
+        "decoder", "problems", "n", "swept over", "version", "AUP", "best accuracy (%)", "points (TPF, score %)"
+    )  # fmt: skip
+    columns = ("decoder", "model", "task", "n", "swept_over", "version", "aup", "best_accuracy_percent", "points")
+    found = [(curve, n, one) for curve in aup_curves(study) for n, one in _aups(study, curve)]
+    values = [
+        {"decoder": curve.name, "model": model_of(curve.runs[0]), "task": task_of(curve.runs[0]), "n": n,
+         "swept_over": curve.over, "version": one.version, "aup": one.value, "best_accuracy_percent": one.best,
+         "points": len(one.points)}
+        for curve, n, one in found
+    ]  # fmt: skip
     notes = (
         "d3llm: points over 5 accuracy points below the first are dropped, weight min(exp(−3 (1 − acc/best)), 1); "
-        "mbd: plain trapezoid. The two are on different scales, and sweeps over other points have other areas.",
+        "mbd: plain trapezoid. The two are on different scales. Two decoders compare only over the same settings: rows "
+        "of one decoder that are swept over the same ones.",
     )
-    words = ("decoder", "problems", "version", "points (TPF, score %)")
-    return Grid("aup", "Accuracy under parallelism (AUP), both definitions", headers, rows, notes, words)
+    words = ("decoder", "problems", "swept over", "version", "points (TPF, score %)")
+    rows = [_aup_row(*each) for each in found]
+    title = "Accuracy under parallelism (AUP), both definitions"
+    return Grid("aup", title, headers, rows, columns, values, notes, words)
 
 
-def aup_series(study: Study) -> list[list[Run]]:
-    return [*study.k_series().values(), *(group for group in study.series("tau_conf", "tau_act") if len(group) > 2)]
+def aup_points_grid(study: Study) -> Grid:
+    """The points behind each AUP, one a line."""
+    columns = ("decoder", "model", "task", "swept_over", "version", "tpf", "score_percent")
+    values = [
+        {"decoder": curve.name, "model": model_of(curve.runs[0]), "task": task_of(curve.runs[0]),
+         "swept_over": curve.over, "version": one.version, "tpf": tpf, "score_percent": score}
+        for curve in aup_curves(study) for _, one in _aups(study, curve) for tpf, score in one.points
+    ]  # fmt: skip
+    rows = [tuple(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in line.values()) for line in values]
+    return Grid("aup_points", "The points behind each AUP", columns, rows, columns, values, words=columns[:5])
 
 
-def _aup_row(run: Run, name: str, one: Aup) -> tuple[str, ...]:
-    k = "" if run.row["decoder"] != "lopa" else f" (from k = {run.k})"
+def _aups(study: Study, curve: Curve) -> list[tuple[int, Aup]]:
+    """n, and both areas; none where fewer than two points are known."""
+
+    def point(run: Run, among: Sequence[Run]) -> tuple[float | None, float | None]:
+        score = study.value(run, "accuracy", among=among).scaled(100)
+        return study.value(run, "tpf", "effective", among).value, score.value
+
+    points = [point(run, curve.beside) for run in curve.runs]
+    known = [(tpf, score) for tpf, score in points if tpf and score is not None]
+    rivals = next((group for group in study.contexts() if curve.runs[0] in group), list(curve.beside))
+    best = max((score or 0.0 for _, score in (point(run, rivals) for run in rivals)), default=0.0)
+    if len(known) < 2 or not best:
+        return []
+    n = study.numbers(curve.runs[0], curve.beside).n
+    return [(n, aup_d3llm(known, best)), (n, aup_mbd(known))]
+
+
+def _aup_row(curve: Curve, n: int, one: Aup) -> tuple[str, ...]:
     points = " ".join(f"({tpf:.2f}, {score:.1f})" for tpf, score in one.points)
-    return (
-        name + k, f"{model_of(run)}, {task_of(run)}", one.version, f"{one.value:.1f}", number(one.best, 1), points
-    )  # fmt: skip
-
-
-def _tpf(study: Study, run: Run) -> float | None:
-    return study.value(run, "tpf", "effective").value
-
-
-def _score(study: Study, run: Run) -> float | None:
-    return study.value(run, "accuracy").scaled(100).value
+    problems = f"{model_of(curve.runs[0])}, {task_of(curve.runs[0])}"
+    return curve.name, problems, str(n), curve.over, one.version, f"{one.value:.1f}", number(one.best, 1), points
 
 
 def run_grid(study: Study) -> Grid:
     """Every run that was found; those that are left out say why."""
-    rows = [(run.id, "used", *facts(run, study.numbers(run).n)) for run in study.runs]
+    found = [(run, "used", study.numbers(run).n) for run in study.runs]
     used = {folder for run in study.runs for folder in run.folders}
-    for run in study.all_runs:
-        if run.folders[0] not in used:
-            reason = run.row["status"] if run.row["shard"] is None else f"shard {run.row['shard']}, others are missing"
-            rows.append((run.id, f"left out: {reason}", *facts(run, int(run.row["n"] or 0))))
-    words = ("run", "status", "model", "decoding", "problems", "where")
-    return Grid("runs", "Every run that was found", (*words[:5], "n", words[5]), rows, words=words)
+    found += [
+        (run, f"left out: {_reason(run)}", int(run.row["n"] or 0))
+        for run in study.all_runs
+        if run.folders[0] not in used
+    ]
+    rows, runs = [], [run for run, _, _ in found]
+    for run, status, n in found:
+        model, how, source, count, where = facts(run, n)
+        rows.append((plain(run.id), status, task_of(run), model, how, varied(run, runs), source, count, where))
+    headers = ("run", "status", "task", "model", "decoding", "settings", "problems", "n", "where")
+    values = [dict(zip(headers, row)) | {"n": n} for row, (_, _, n) in zip(rows, found)]
+    words = tuple(name for name in headers if name != "n")
+    return Grid("runs", "Every run that was found", headers, rows, headers, values, words=words)
+
+
+def _reason(run: Run) -> str:
+    if run.row["status"] != "finished":
+        return str(run.row["status"])
+    return run.damage or f"shard {run.row['shard']}, others are missing"

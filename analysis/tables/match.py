@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from analysis import published
+from analysis.numbers import Value
 from analysis.runs import Run
-from analysis.study import Study, best
+from analysis.sides import BASES, Entrant, at_one_setting, bases, tuned
+from analysis.study import Group, Key, Study, best
 
-BASES = ("greedy", "dream", "llada", "fast_dllm", "d2f")
 PLAIN = ("greedy", "dream", "llada")  # a vanilla decoder, one position a forward or the model's own sampler
 
 
@@ -50,25 +52,58 @@ def has_settings(run: Run, settings: Mapping[str, float], but: Iterable[str] = (
     )
 
 
-def others(study: Study, tasks: Iterable[str]) -> dict[tuple[str, str], list[Run]]:
-    """Runs on these tasks that no row of the article is about: other models, and this project's own problems."""
-    names, groups = set(published.MODELS.values()), dict[tuple[str, str], list[Run]]()
-    ordered = sorted(study.runs, key=lambda run: (not run.toy, run.model))
-    for task in tasks:
-        for run in ordered:
-            if run.task == task and (run.model not in names or run.row["source_kind"] == "embedded"):
-                groups.setdefault((run.model, task), []).append(run)
-    return groups
+def others(study: Study, tasks: Iterable[str], is_timed: bool = True) -> list[Group]:
+    """Groups of runs on these tasks that no row of the article is about: other models, one's own decoders, and this
+    project's own problems. The runs of a group stand side by side.
+
+    Of several groups of a model on a source (and a device, where times are shown) the one with the most samples. Where
+    that has no decoder with and without lookahead, the largest that has follows it.
+    """
+    places: dict[Key, list[Run]] = defaultdict(list)
+    wanted = list(tasks)
+    for run in study.runs:
+        if run.task in wanted and _is_own(run):
+            device = (run.device, run.row["backend"]) if is_timed else None
+            places[wanted.index(run.task), not run.toy, run.model, run.row["source_sha256"], device].append(run)
+    found: list[Group] = []
+    for _, runs in sorted(places.items(), key=lambda place: place[0][:4]):
+        found.append(max(study.largest(runs, bool), key=_weight))
+        if not _sets_side_by_side(found[-1]):
+            found += sorted(study.largest(runs, _sets_side_by_side), key=_weight)[-1:]
+    return found
 
 
-def plain_runs(runs: Iterable[Run]) -> Iterator[Run]:
-    """One run without lookahead for each base decoder."""
-    runs = list(runs)
-    for base in BASES:
-        found = [run for run in runs if run.base == base and run.k == 0 and not run.is_server]
-        found = [run for run in found if run.row["decoder"] != "lopa"] or found
-        if (run := best(found)) is not None:
-            yield run
+def _is_own(run: Run) -> bool:
+    if run.model not in published.MODELS.values() or run.row["source_kind"] == "embedded":
+        return True
+    return not (run.is_server or run.is_autoregressive or run.base in BASES)
+
+
+def _sets_side_by_side(group: Group) -> bool:
+    """Whether there is a decoder with and without lookahead."""
+    return any(
+        any(run.k == 0 for run in group if run.base == base) and any(run.lookahead for run in group if run.base == base)
+        for base in bases(group)
+    )
+
+
+def _weight(group: Group) -> tuple[int, bool, int, str]:
+    samples = min(len(run.attempted) for run in group)
+    return samples, _sets_side_by_side(group), len(group), max(str(run.row["created"]) for run in group)
+
+
+def plain_and_lopa(group: Group, k: int) -> list[Run]:
+    """For each base decoder the run without lookahead and the one with this k, or the nearest, at one setting."""
+    return [run for base in bases(group) for run in at_one_setting(group, base, k)]
+
+
+def tuned_systems(study: Study, group: Group, preset: str) -> list[Entrant]:
+    """Each decoder of a group at the fastest of the settings that all sides of its base decoder were tried on."""
+
+    def speed(run: Run) -> Value:
+        return study.value(run, "tps", preset)
+
+    return [entrant for base in bases(group) for entrant in tuned(group, base, speed)]
 
 
 def references(runs: Iterable[Run]) -> Iterator[Run]:
@@ -78,26 +113,6 @@ def references(runs: Iterable[Run]) -> Iterator[Run]:
         if run.is_autoregressive or run.is_server:
             groups.setdefault((str(run.row["decoder"]), str(run.row["backend"])), []).append(run)
     yield from filter(None, map(best, groups.values()))
-
-
-def lopa_runs(study: Study, runs: Iterable[Run], k: int) -> Iterator[Run]:
-    """One LoPA run for each base decoder: the one with this k, or the nearest, of its longest series over k."""
-    ids = {run.id for run in runs if run.lookahead and run.k is not None}
-    seen = set()
-    for group in study.series("k"):
-        fitting = [run for run in group if run.id in ids]
-        if fitting and group[0].base not in seen:
-            seen.add(group[0].base)
-            yield min(fitting, key=lambda run: abs((run.k or 0) - k))
-
-
-def fastest(study: Study, runs: Iterable[Run]) -> Run | None:
-    """The LoPA run with the highest TPS under the rule of the article's system tables."""
-    return max(
-        (run for run in runs if run.lookahead),
-        key=lambda run: study.value(run, "tps", "lopa_dist").value or 0.0,
-        default=None,
-    )
 
 
 def _has_shots(run: Run, shots: str) -> bool:

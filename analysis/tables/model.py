@@ -9,7 +9,7 @@ from analysis.numbers import NOTHING, Value, preset_for
 from analysis.runs import Run
 from analysis.study import Study
 
-Read = Callable[[Study, Run], Value]
+Read = Callable[[Study, Run, Sequence[Run]], Value]  # of a run, on the samples that it shares with others
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,14 @@ class Column:
 class Line:
     """A row of the article, or one of a model that the article does not have (`published` is then empty).
 
-    Published values are kept as printed: "1.0" is not "1".
+    Published values are kept as printed: "1.0" is not "1". `among`: the runs with which this one stands side by side,
+    so that only samples count that all of them decoded.
     """
 
     labels: tuple[str, ...]
     published: Mapping[str, str]
     run: Run | None
+    among: Sequence[Run] = ()
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,35 @@ class Table:
     preset: str | None
     notes: Sequence[str]
     study: Study = field(repr=False)
+    free: tuple[str, ...] = ()  # facts of lopa_bench.comparable in which rows of this table differ by intention
 
     def cells(self, line: Line) -> list[Cell]:
         return [Cell(self._measured(column, line), line.published.get(column.key, "")) for column in self.columns]
 
     def _measured(self, column: Column, line: Line) -> Value:
-        return NOTHING if line.run is None else column.read(self.study, line.run)
+        return NOTHING if line.run is None else column.read(self.study, line.run, line.among)
+
+    def n(self, line: Line) -> int | None:
+        return None if line.run is None else self.study.numbers(line.run, line.among).n
+
+    def stands_apart(self, line: Line) -> bool:
+        """Whether a line is on other problems, another device or otherwise asked than the first of its task: then the
+        two say nothing of each other.
+        """
+        if line.run is None:
+            return False
+        run = line.run
+        rows = [one.run for one in self.lines if one.run and one.run.task == run.task and self._is_kin(one, line)]
+        first = max(rows, key=lambda one: len(one.attempted))
+        return bool(self.study.standing(first, run, ("model", *self.free)).differences) or (
+            first.attempted != run.attempted
+        )
+
+    def _is_kin(self, one: Line, line: Line) -> bool:
+        """Rows of the article are read together; below them, those of one model."""
+        if one.published or line.published:
+            return bool(one.published) == bool(line.published)
+        return one.run is not None and line.run is not None and one.run.model == line.run.model
 
     @property
     def runs(self) -> list[Run]:
@@ -87,13 +112,13 @@ class Table:
 
 
 def quantity(name: str, preset: str | None = None, factor: float = 1.0) -> Read:
-    return lambda study, run: study.value(run, name, preset).scaled(factor)
+    return lambda study, run, among: study.value(run, name, preset, among).scaled(factor)
 
 
 def setting(name: str, convert: Callable[[float], float] = float) -> Read:
     """A decoder setting of the run as a number."""
 
-    def read(study: Study, run: Run) -> Value:
+    def read(study: Study, run: Run, among: Sequence[Run]) -> Value:
         value = run.settings.get(name)
         return Value(convert(value)) if isinstance(value, int | float) else NOTHING
 

@@ -17,7 +17,7 @@ INTERVALS = (
 DIFFERENCE = "Published values are the article's own; the difference is measured − published."
 
 
-def notes_of(name: str, runs: Sequence[Run], preset: str | None) -> list[str]:
+def notes_of(name: str, runs: Sequence[Run], preset: str | None, stands_apart: bool = False) -> list[str]:
     notes = [DIFFERENCE]
     if preset:
         rule = PRESETS[preset]
@@ -35,6 +35,11 @@ def notes_of(name: str, runs: Sequence[Run], preset: str | None) -> list[str]:
         notes.append(
             "Runs marked † stop at the end token (decode_tail=false). The article's programs go on behind it and count "
             "that text, so their TPF and TPS are higher by construction."
+        )
+    if stands_apart:
+        notes.append(
+            "Rows marked ‡ are on other problems or another device, or otherwise asked, judged or batched, than the "
+            "row of their task with the most samples: they compare with their published value, not with that row."
         )
     return notes + [f"Publication: {note}" for note in published.notes(name)]
 
