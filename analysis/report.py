@@ -128,8 +128,11 @@ def _page(study: Study, sections: list[tuple[str, str, str]]) -> str:
 def _facts(study: Study) -> Iterator[str]:
     """What a reader must know before the first number."""
     runs = study.runs
-    left_out = len(study.all_runs) - sum(len(run.folders) for run in runs)
-    yield f"Finished runs: {len(runs)}" + (f"; not finished or damaged, and left out: {left_out}." if left_out else ".")
+    used = {folder for run in runs for folder in run.folders}
+    left_out = [run for run in study.all_runs if run.folders[0] not in used]
+    damaged = sum(run.row["status"] == "finished" and run.damage is not None for run in left_out)
+    counts = {"not finished and left out": len(left_out) - damaged, "damaged and left out": damaged}
+    yield f"Finished runs: {len(runs)}" + "".join(f"; {why}: {n}" for why, n in counts.items() if n) + "."
     if runs:
         yield f"Models: {shared([model_of(run) for run in runs])}. Problems: {shared([task_of(run) for run in runs])}."
     if any(run.toy for run in runs):

@@ -105,8 +105,8 @@ def test_baselines_stand_in_figure_1_each_model_and_device_in_a_panel_of_its_own
     own = {ax.get_title(): [label.get_text() for label in ax.get_yticklabels()] for ax in figure.axes[2:]}
     assert {title.split(" · ")[0] for title in own} == {"mini (toy)", "mini_ar (toy)"}
     bars = [label for title, found in own.items() if title.startswith("mini_ar") for label in found]
-    assert bars == ["autoregressive", "LowConfidence, the server's, sglang", "autoregressive, sglang",
-                    "autoregressive, openai"]  # fmt: skip
+    assert bars == ["autoregressive", "autoregressive, openai", "LowConfidence, the server's, sglang",
+                    "autoregressive, sglang"]  # fmt: skip
 
 
 def test_the_whole_report_is_written_and_nothing_else_changes(study: Study, tmp_path: Path) -> None:

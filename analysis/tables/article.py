@@ -169,7 +169,7 @@ def _quality(study: Study, name: str, file: str, title: str, preset: str) -> Tab
     for group in others(study, task_order(file), is_timed=False):
         found = plain_and_lopa(group, branches(group[0].task))
         for run in found:
-            settings = tuned_words(run, group)
+            settings = tuned_words(run, found)
             lines.append(
                 Line((model_of(run), ", ".join(filter(None, (decoding(run), settings))), task_of(run)), {}, run, found)
             )
