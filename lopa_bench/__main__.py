@@ -22,7 +22,7 @@ def main() -> None:
         _warn_of_lost_output()
         sys.exit(code)
     from lopa_bench import entry, sweep
-    from lopa_bench.signals import exit_code, stop_on_signals
+    from lopa_bench.signals import Exited, exit_code, stop_on_signals
 
     entry.prepare()
     stop_on_signals()
@@ -34,6 +34,9 @@ def main() -> None:
         entry.main()
     except KeyboardInterrupt as stop:
         code = exit_code(stop)
+    except Exited as end:
+        print(f"error: {end}; the run is not complete", file=sys.stderr)
+        code = end.exit_code
     except Exception as error:
         from lopa_bench.messages import explain
 

@@ -19,9 +19,9 @@ from lopa_bench.jobs import OUTCOME, SETTINGS
 from lopa_bench.locks import Locked
 from lopa_bench.memory import is_out_of_memory
 from lopa_bench.messages import explain
-from lopa_bench.records import whole_file
 from lopa_bench.schema import to_json
-from lopa_bench.signals import die_with_parent, exit_code, stop_on_signals
+from lopa_bench.signals import die_with_parent, exit_code, status_of, stop_on_signals
+from lopa_bench.storage import whole_file
 from lopa_bench.streams import secure
 
 
@@ -36,7 +36,7 @@ def main() -> int:
     try:
         result = run_here(settings)  # type: ignore[arg-type]  # a mapping merged into a mapping
     except SystemExit as end:
-        outcome, code = _outcome("exited", f"sys.exit({end.code!r})"), _status_of(end)
+        outcome, code = _outcome("exited", f"sys.exit({end.code!r})"), status_of(end)
         traceback.print_exc()
     except KeyboardInterrupt as stop:
         outcome, code = _outcome("interrupted", None), exit_code(stop)
@@ -62,13 +62,6 @@ def _failure(error: BaseException) -> tuple[dict[str, Any], int]:
 
 def _outcome(status: str, error: str | None) -> dict[str, Any]:
     return {"status": status, "error": error}
-
-
-def _status_of(end: SystemExit) -> int:
-    """The exit status that Python itself would give."""
-    if end.code is None or isinstance(end.code, int):
-        return end.code or 0
-    return 1
 
 
 if __name__ == "__main__":

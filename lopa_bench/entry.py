@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import hydra
@@ -14,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lopa_bench import ROOT
 from lopa_bench.config import Config, register, validate
+from lopa_bench.signals import Exited
 
 if TYPE_CHECKING:
     from lopa_bench.run import Result
@@ -38,9 +40,12 @@ def job(settings: DictConfig) -> Any:
         return supervise(settings)
     try:
         return run_here(settings)
+    except SystemExit as end:  # of a library or a task: Hydra's own come before the run
+        traceback.print_exc()
+        failures.append(Exited(end))
     except Exception as error:  # Hydra would print a line of its own and hide the cause
         failures.append(error)
-        return None
+    return None
 
 
 def main() -> None:

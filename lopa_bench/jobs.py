@@ -25,8 +25,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from lopa_bench import ROOT
 from lopa_bench.memory import oom_kills
-from lopa_bench.records import whole_file
 from lopa_bench.schema import to_json
+from lopa_bench.storage import whole_file
 from lopa_bench.streams import secure
 
 STOP = "stop"  # in the sweep's folder: no further job is to start

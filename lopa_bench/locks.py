@@ -7,6 +7,7 @@ docs/sweeps.md). Where there is no `fcntl` (Windows) there is no lock.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -17,12 +18,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from lopa_bench.storage import written
+
 try:
     import fcntl
 except ImportError:  # pragma: no cover  # Windows, where runs go unlocked
     fcntl = None  # type: ignore[assignment]  # a module or nothing
 
 NAME = "lock"
+TAKEN = (errno.EACCES, errno.EAGAIN)  # what a lock that another process holds is answered with
 TRIES, PAUSE = 5, 0.05  # a reader that asks `is_locked` holds the lock for an instant
 
 
@@ -31,24 +35,32 @@ class Locked(RuntimeError):
 
 
 class Lock:
-    """The lock of one folder, from `Lock(folder)` until `release`. Raises Locked at once if it is taken."""
+    """The lock of one folder, from `Lock(folder)` until `release`. Raises Locked at once if it is taken, StorageError
+    if the folder cannot be written or its file system has no locks.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self._file: IO[str] | None = open(self.path, "a+")  # noqa: SIM115  # closing it would drop the lock
-        try:
-            _take(self._file)
-        except OSError:
-            holder = _words(self._file)
-            self.release()
-            raise Locked(f"{self.path} is held by {holder}: the same run is under way there") from None
-        self._file.truncate(0)
-        json.dump(_this_process(), self._file)
-        self._file.flush()
+        self._file: IO[str] | None = None
+        with written(self.path):
+            self._file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closing it would drop the lock
+            try:
+                _take(self._file)
+            except OSError as error:
+                holder = _words(self._file)
+                self.release()
+                if error.errno not in TAKEN:
+                    raise
+                raise Locked(f"{self.path} is held by {holder}: the same run is under way there") from None
+        with suppress(OSError):  # whose it is helps who waits for it; the lock holds without (a full disk)
+            self._file.truncate(0)
+            json.dump(_this_process(), self._file)
+            self._file.flush()
 
     def release(self) -> None:
         if self._file:
-            self._file.close()
+            with suppress(OSError):  # what is still to be written finds no room
+                self._file.close()
             self._file = None
 
 
@@ -56,21 +68,29 @@ def is_locked(folder: Path) -> bool:
     """Whether another process works in the folder. Never to be asked by the process that holds the lock."""
     if fcntl is None:
         return False
-    with suppress(FileNotFoundError), open(folder / NAME) as file:
-        try:
+    try:
+        with open(folder / NAME, "rb") as file:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
+    except OSError as error:  # an archive may have no such file, or one that is not to be read, or a disk without locks
+        return error.errno in TAKEN and os.access(folder / NAME, os.R_OK)
     return False
 
 
 @contextmanager
 def brief_lock(path: Path) -> Iterator[None]:
-    """Waits for its turn: for the moment in which a process looks for a folder or makes one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as file:
+    """Waits for its turn: for the moment in which a process looks for a folder or makes one.
+
+    Whoever may write the folder may lock it, whoever made the file. Raises StorageError.
+    """
+    with written(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "ab")  # noqa: SIM115  # closed below
+    with file:
         if fcntl:
-            fcntl.lockf(file, fcntl.LOCK_EX)
+            with suppress(OSError):
+                os.fchmod(file.fileno(), path.parent.stat().st_mode & 0o666)
+            with written(path):
+                fcntl.lockf(file, fcntl.LOCK_EX)
         yield
 
 

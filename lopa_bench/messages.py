@@ -17,6 +17,7 @@ from lopa_bench.config import ConfigError
 from lopa_bench.locks import Locked
 from lopa_bench.settings import groups, takes
 from lopa_bench.spelling import meant, nearest
+from lopa_bench.storage import StorageError
 from tasks.base import TaskError
 
 MANY = 15  # choices of a folder that are listed even if another was asked for
@@ -31,7 +32,7 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     from lopa_bench.models.errors import CheckpointError
 
     arguments = sys.argv[1:] if arguments is None else arguments
-    if isinstance(error, (ConfigError, BackendError, DecoderError, TaskError, CheckpointError, Locked)):
+    if isinstance(error, (ConfigError, BackendError, DecoderError, TaskError, CheckpointError, Locked, StorageError)):
         return f"error: {error}"
     cause = _omegaconf_cause(error)
     if cause is not None:

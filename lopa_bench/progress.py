@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lopa_bench.metrics import Running
+from lopa_bench.schema import NOT_SCORED
 from lopa_bench.words import clock, number, percent
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Progress:
         self._bar: Bar | None = None
         self._started = self._line_at = time.monotonic()
         self._line_n = self.running.n
+        self._unjudged = 0
 
     def __enter__(self) -> Progress:
         self._started = self._line_at = time.monotonic()
@@ -65,10 +67,23 @@ class Progress:
             self._bar.stop()
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Counts one finished sample (a row of the sample table)."""
+        """Counts one decoded sample (a row of the sample table); its verdict may come later."""
         self.running.add(row)
+        self._unjudged += row.get("score_status") == NOT_SCORED
+        self._show(advance=1)
+
+    def judged(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Takes the verdicts on samples that were added before they had one."""
+        for row in rows:
+            self._unjudged -= 1
+            self.running.judged += row["correct"] is not None
+            self.running.correct += row["correct"] is True
+        if self.running.n >= self.total:
+            self._show()
+
+    def _show(self, advance: int = 0) -> None:
         if self._bar:
-            self._bar.update(self._bar.task_ids[0], advance=1, numbers=self.numbers())
+            self._bar.update(self._bar.task_ids[0], advance=advance, numbers=self.numbers())
         elif not self.quiet and self._line_due():
             self._line_n, self._line_at = self.running.n, time.monotonic()
             print(self.line(), file=self._stream, flush=True)
@@ -97,7 +112,9 @@ class Progress:
     def _line_due(self) -> bool:
         done = self.running.n
         step = max(1.0, LINE_FRACTION * self.total)
-        return done >= self.total or done - self._line_n >= step or time.monotonic() - self._line_at >= LINE_SECONDS
+        if done >= self.total:  # the last line is worth waiting for the verdicts
+            return self._unjudged <= 0
+        return done - self._line_n >= step or time.monotonic() - self._line_at >= LINE_SECONDS
 
     def _elapsed(self) -> float:
         return max(time.monotonic() - self._started, 1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,10 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from lopa_bench.integrity import Broken, parts, run_table, tables, without_steps
 from lopa_bench.locks import NAME as LOCK_NAME
 from lopa_bench.locks import Lock, brief_lock
-from lopa_bench.records import new_run_id, read_run, read_samples, remove_unfinished_files
+from lopa_bench.reading import keys_of, newest_parts
+from lopa_bench.records import new_run_id, read_samples, remove_unfinished_files
 from lopa_bench.schema import ERROR_REASONS
+from lopa_bench.storage import StorageError
 from lopa_bench.units import Unit
 
 if TYPE_CHECKING:
@@ -28,19 +32,35 @@ REDONE = tuple(set(ERROR_REASONS) - {"prompt_too_long"})  # that would only be t
 
 @dataclass
 class Claim:
-    """A run folder that no other process writes to until `release`. `row` is its run row, if it has one."""
+    """A run folder that no other process writes to until `release`. `row` is its run row, if it has one.
+
+    Without a lock it is a finished run in a folder that cannot be written, and nothing of it may be changed.
+    """
 
     folder: Path
-    lock: Lock
+    lock: Lock | None
     row: dict[str, Any] | None = None
 
     @property
     def is_finished(self) -> bool:
         return _is_finished(self.row)
 
+    @property
+    def run_id(self) -> str:
+        """The name that the rows have: the folder's, unless it was renamed since."""
+        ids: Counter[str] = Counter()
+        for part in parts(self.folder, "samples"):
+            with suppress(Broken, FileNotFoundError):
+                for group in tables(part, "samples", ("run_id",)):
+                    ids.update(group["run_id"].to_pylist())
+        own = self.folder.name if self.row is None else str(self.row["run_id"])
+        return own if own in ids or not ids else ids.most_common(1)[0][0]
+
     def release(self) -> None:
+        if self.lock is None:
+            return
         if self.row is None:  # it came to nothing before its first row: no folder stays behind
-            with brief_lock(_gate(self.folder.parent)), suppress(OSError):
+            with suppress(OSError, StorageError), brief_lock(_gate(self.folder.parent)):
                 if [path.name for path in self.folder.iterdir()] == [LOCK_NAME]:
                     (self.folder / LOCK_NAME).unlink()
                     self.folder.rmdir()
@@ -56,19 +76,28 @@ class Claim:
 
 
 def claim(runs: Path, key: str, resume: bool, labels: Sequence[object]) -> Claim:
-    """The folder for a run with this key below `runs`. Raises Locked if another process is at it.
+    """The folder for a run with this key below `runs`. Raises Locked if another process is at it, StorageError if
+    nothing can be written there, but for a finished run, which then is claimed without a lock.
 
     Looking for a folder and making one is one step for all processes, so that two which start at once meet.
     """
     import pyarrow.parquet  # noqa: F401  # a slow import, which must not happen under the lock
 
-    with brief_lock(_gate(runs)):
-        earlier = find(runs, key) if resume else []
-        if not earlier:
-            folder = runs / new_run_id(runs, *labels, key[:DIGITS])
-            return Claim(folder, Lock(folder))
-        folder, row = earlier[0]
-        found = Claim(folder, Lock(folder), row)
+    try:
+        with brief_lock(_gate(runs)):
+            earlier = find(runs, key) if resume else []
+            if not earlier:
+                folder = runs / new_run_id(runs, *labels, key[:DIGITS])
+                return Claim(folder, Lock(folder))
+            folder, row = earlier[0]
+            found = Claim(folder, Lock(folder), row)
+    except StorageError:
+        archived = [
+            Claim(folder, None, row) for folder, row in (find(runs, key) if resume else []) if _is_finished(row)
+        ]
+        if archived:
+            return archived[0]
+        raise
     remove_unfinished_files(folder)
     return found
 
@@ -81,8 +110,8 @@ def find(runs: Path, key: str) -> list[tuple[Path, dict[str, Any] | None]]:
     found: list[tuple[Path, dict[str, Any] | None]] = []
     for folder in runs.glob(f"*-{key[:DIGITS]}*"):
         row = None
-        with suppress(FileNotFoundError):
-            row = read_run(folder).to_pylist()[0]
+        with suppress(FileNotFoundError, Broken):
+            row = run_table(folder / "run.parquet").to_pylist()[0]
         if row is None or row["key"] == key:
             found.append((folder, row))
     return sorted(found, key=lambda item: (_is_finished(item[1]), item[0].name), reverse=True)
@@ -96,8 +125,8 @@ def _gate(runs: Path) -> Path:
     return runs / ".lock"
 
 
-def missing_units(units: Sequence[Unit], samples: pa.Table) -> list[Unit]:
-    """The decodes that have no row yet, or one that is to be redone."""
+def missing_units(units: Sequence[Unit], samples: pa.Table, redone: Sequence[str] = REDONE) -> list[Unit]:
+    """The decodes that have no row yet, or one whose finish reason asks to redo it."""
     done = {
         Unit(index, sample_index)
         for index, sample_index, reason in zip(
@@ -106,11 +135,16 @@ def missing_units(units: Sequence[Unit], samples: pa.Table) -> list[Unit]:
             samples["finish_reason"].to_pylist(),
             strict=True,
         )
-        if reason not in REDONE
+        if reason not in redone
     }
     return [unit for unit in units if unit not in done]
 
 
 def rows_on_disk(folder: Path) -> pa.Table:
     """What a resumed run must know of its samples: no texts, which can be large, and no sample without its steps."""
-    return read_samples(folder, RESUME_COLUMNS, with_steps=True)
+    import pyarrow as pa
+
+    rows = read_samples(folder, RESUME_COLUMNS)
+    newest = newest_parts(folder)
+    lost = {(problem, index) for part, problem, index in without_steps(folder) if newest[problem, index] == part}
+    return rows.filter(pa.array([key not in lost for key in keys_of(rows)], pa.bool_()))

@@ -14,8 +14,7 @@ from lopa_bench.completion import complete
 from lopa_bench.environment import git_revision, host, machine_name, product_version, versions
 from lopa_bench.plan import Plan
 from lopa_bench.replies import reply_columns
-from lopa_bench.schema import SCHEMA_VERSION
-from tasks.base import Score
+from lopa_bench.schema import NOT_SCORED, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from lopa_bench.engines.base import Engine, Sample
@@ -28,7 +27,7 @@ def now() -> str:
 class Rows:
     """Makes the rows of one run."""
 
-    def __init__(self, run_id: str, plan: Plan, engine: Engine):
+    def __init__(self, run_id: str, plan: Plan, engine: Engine) -> None:
         self.run_id = run_id
         self.plan = plan
         self.config = plan.config
@@ -38,7 +37,7 @@ class Rows:
         self.machine = machine_name(self.host)
 
     def sample(self, sample: Sample) -> dict[str, Any]:
-        """The row of a sample before it is scored."""
+        """The row of a sample before it is scored; one that was not decoded never is."""
         outcome, generation = sample.outcome, sample.outcome.generation
         row: dict[str, Any] = {
             "run_id": self.run_id,
@@ -65,6 +64,9 @@ class Rows:
             "completion": "",
             "answer_text": "",
             "token_ids": [],
+            "correct": None,
+            "score_status": NOT_SCORED if sample.is_decoded else "not_decoded",
+            "score_details": {},
         }
         if outcome.total_s is not None and outcome.prefill_s is not None:
             row["decode_s"] = outcome.total_s - outcome.prefill_s
@@ -85,17 +87,6 @@ class Rows:
             "completion": text.text,
             "answer_text": text.answer,
             "token_ids": list(generation.ids),
-        }
-
-    def scored(self, row: dict[str, Any], score: Score | None) -> dict[str, Any]:
-        """The row with its verdict; None for a sample that was not decoded."""
-        if score is None:
-            return row | {"correct": None, "score_status": "not_decoded", "score_details": {}}
-        return row | {
-            "correct": score.correct,
-            "score_status": score.status,
-            "score_details": dict(score.details),
-            "extracted": score.extracted,
         }
 
     def steps(self, sample: Sample) -> list[dict[str, Any]]:

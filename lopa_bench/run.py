@@ -1,35 +1,38 @@
-"""One run: problems -> prompts -> decodes -> scores -> records -> numbers; continued if it was begun before."""
+"""One run: problems -> prompts -> decodes -> records -> scores -> numbers; continued if it was begun before."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lopa_bench import records
 from lopa_bench.backends.config import ServerSettings
 from lopa_bench.config import Config
 from lopa_bench.console import report
+from lopa_bench.integrity import set_aside_damage, shortfall
+from lopa_bench.judging import judge_part
 from lopa_bench.latency import load
 from lopa_bench.metrics import aggregate
 from lopa_bench.plan import Plan, make_plan
 from lopa_bench.progress import Progress
 from lopa_bench.reading import read_samples, read_steps
-from lopa_bench.records import RunStore, compact
-from lopa_bench.resume import REDONE, Claim, claim, missing_units, rows_on_disk
+from lopa_bench.records import RunStore, compact, unscored_parts
+from lopa_bench.resume import REDONE, RESUME_COLUMNS, Claim, claim, missing_units, rows_on_disk
+from lopa_bench.storage import StorageError
 from lopa_bench.tracking import make_tracker
 from lopa_bench.units import Unit
-from tasks.base import Score
-from tasks.verdicts import judge
 
 if TYPE_CHECKING:
-    from lopa_bench.engines.base import Engine, Sample
+    from lopa_bench.engines.base import Engine
+
+    Rows = Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]  # a sample row and its step rows
 
 AGGREGATE_COLUMNS = ("n", "errors", "accuracy", "tpf", "tps", "latency_s")
 STEP_COLUMNS = ("positions", "winner", "branches")  # what a tracker draws
+ROUNDS = 3  # of decoding what is missing: whatever was written and cannot be read again is done once more
 
 
 class Result(NamedTuple):
@@ -43,44 +46,73 @@ def run(config: Config, resolved: Mapping[str, Any]) -> Result:
     """Runs one configuration, or what is left of it, and prints its table and JSON line.
 
     `resolved` is the same configuration as plain data, for the record. Raises TaskError or CheckpointError before the
-    first decode if data or model cannot be had, Locked if another process is at the same run.
+    first decode if data or model cannot be had, Locked if another process is at the same run, StorageError if its
+    files cannot be written.
     """
     plan = make_plan(config, resolved)
     runs = Path(config.run.out).expanduser() / "runs"
     with claim(runs, plan.identity.key, config.resume, plan.labels) as claimed:
-        missing = missing_units(plan.units, rows_on_disk(claimed.folder))
-        if claimed.row and not missing:
-            row = _finished_before(claimed, plan)
-        else:
-            from lopa_bench.engines.base import open_engine
-
-            with open_engine(plan, claimed.folder) as engine:
-                row = _Runner(plan, claimed, engine, missing).run()
+        row = _archived(claimed, plan) if claimed.lock is None else _carried_out(claimed, plan)
     report(row, row["aggregates"], claimed.folder)
     return Result(row, claimed.folder)
 
 
-def _finished_before(claimed: Claim, plan: Plan) -> dict[str, Any]:
-    """The row of a run that has all its samples; nothing is decoded and no model is loaded."""
-    row = claimed.row
-    assert row is not None
-    if row["status"] != "finished":  # it was killed behind the last sample
-        with RunStore(claimed.folder) as store:
-            return _finish(store, row, plan)
-    _say(f"finished at {row['finished']}: {claimed.folder}; resume=false runs it again")
-    return row | {"aggregates": _numbers(claimed.folder, plan)}
-
-
-def _finish(store: RunStore, row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """Completes a run on disk."""
+def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
+    """The row of a run after all that it lacked was done. No model is loaded if nothing is to be decoded."""
+    from lopa_bench.engines.base import open_engine
     from lopa_bench.rows import now
 
-    compact(store)
-    numbers = _numbers(store.folder, plan)
-    summary = {name: numbers.get(name) for name in AGGREGATE_COLUMNS}
-    row = {**row, "status": "finished", "finished": now(), "aggregates": numbers, **summary}
-    store.write_run(row)
-    return row
+    run_id = claimed.run_id
+    if set_aside_damage(claimed.folder, run_id):
+        claimed.row = None
+    rows = rows_on_disk(claimed.folder)
+    missing = missing_units(plan.units, rows)
+    waiting = unscored_parts(claimed.folder)
+    row = claimed.row
+    if row and claimed.is_finished and not missing and not waiting and row["n"] == rows.num_rows:
+        return _finished_before(claimed, plan)
+    started = row["created"] if row else now()
+    if row and not missing:  # it was ended behind the last decode
+        return _Runner(plan, claimed, run_id, lambda status: _again(row, status), waiting).run([], _nothing)
+    with open_engine(plan, claimed.folder) as engine:
+        from lopa_bench.rows import Rows
+
+        maker = Rows(run_id, plan, engine)
+        runner = _Runner(plan, claimed, run_id, lambda status: maker.run(status, started), waiting)
+        warn_of_other_machines(rows, maker.machine)
+        return runner.run(missing, lambda units: _decoded(engine, maker, units))
+
+
+def _archived(claimed: Claim, plan: Plan) -> dict[str, Any]:
+    """The row of a finished run whose folder cannot be written. Raises StorageError if it is damaged."""
+    assert claimed.row is not None
+    if reason := shortfall(claimed.folder, claimed.row):
+        raise StorageError(f"{claimed.folder} cannot be written, and it is damaged: {reason}")
+    return _finished_before(claimed, plan)
+
+
+def _finished_before(claimed: Claim, plan: Plan) -> dict[str, Any]:
+    """The row of a run that has all its samples; nothing is decoded and no model is loaded."""
+    assert claimed.row is not None
+    _say(f"finished at {claimed.row['finished']}: {claimed.folder}; resume=false runs it again")
+    return claimed.row | {"aggregates": _numbers(claimed.folder, plan)}
+
+
+def _again(row: Mapping[str, Any], status: str) -> dict[str, Any]:
+    """The row of a run that goes on without a model, with the facts of the process that decoded."""
+    from lopa_bench.rows import now
+
+    unknown = dict.fromkeys((*AGGREGATE_COLUMNS, "aggregates"))
+    return {**row, **unknown, "status": status, "finished": None if status == "running" else now()}
+
+
+def _decoded(engine: Engine, maker: Any, units: Sequence[Unit]) -> Rows:
+    for sample in engine.samples(units):
+        yield maker.sample(sample), maker.steps(sample)
+
+
+def _nothing(units: Sequence[Unit]) -> Rows:
+    return iter(())
 
 
 def _numbers(folder: Path, plan: Plan) -> dict[str, Any]:
@@ -92,48 +124,48 @@ def _numbers(folder: Path, plan: Plan) -> dict[str, Any]:
     return numbers
 
 
+def warn_of_other_machines(rows: Any, machine: str) -> None:
+    """Says that earlier samples of a run were decoded elsewhere."""
+    seen = zip(rows["machine"].to_pylist(), rows["finish_reason"].to_pylist(), strict=True)
+    if others := sorted({name for name, reason in seen if name is not None and reason not in REDONE} - {machine}):
+        _say(
+            f"warning: this is {machine}, earlier samples were decoded on {', '.join(others)}: "
+            "the times of this run come from different machines, so its TPS and latency are of neither"
+        )
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 class _Runner:
-    """State of one run with a loaded model. `units` are those without a row."""
+    """A run that is under way. `row_of` makes its run row for a status; `waiting` are parts without verdicts."""
 
-    def __init__(self, plan: Plan, claimed: Claim, engine: Engine, units: Sequence[Unit]) -> None:
-        from lopa_bench.rows import Rows, now
-
+    def __init__(
+        self, plan: Plan, claimed: Claim, run_id: str, row_of: Callable[[str], dict[str, Any]], waiting: Sequence[str]
+    ) -> None:
         self.plan = plan
         self.claimed = claimed
         self.folder = claimed.folder
-        self.engine = engine
-        self.units = units
-        self.rows = Rows(claimed.folder.name, plan, engine)
+        self.run_id = run_id
+        self.row_of = row_of
         self.tracker = make_tracker(plan.config.tracker, claimed.folder)
-        self.started = claimed.row["created"] if claimed.row else now()
         self.store = RunStore(claimed.folder)
-        self.waiting: list[tuple[Sample, dict[str, Any]]] = []  # decoded, not scored yet
-        self.settled_at = time.monotonic()
+        self.store.flushed += waiting
         self.is_scoring = False
 
-    def run(self) -> dict[str, Any]:
+    def run(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> dict[str, Any]:
         """Everything between the first decode and the last row. On an exception what was decoded is kept."""
         if self.claimed.row:
-            _say(f"going on in {self.folder}: {len(self.units)} of {len(self.plan.units)} samples are missing")
-        row = self.rows.run("running", self.started)
+            _say(f"going on in {self.folder}: {len(units)} of {len(self.plan.units)} samples are missing")
+        row = self.row_of("running")
         self.store.write_run(row)
         self.claimed.row = row
         self.tracker.start(row)
-        seen = [row for row in rows_on_disk(self.folder).to_pylist() if row["finish_reason"] not in REDONE]
-        self._warn_of_other_machines(seen)
-        config = self.plan.config
-        label = " ".join(self.plan.labels[2:]).replace(" k", " k=")
         try:
-            with Progress(len(self.plan.units), label, seen, quiet=not config.run.progress) as self.progress:
-                for sample in self.engine.samples(self.units):
-                    self._take(sample)
-                self._settle()
-            self.store.flush()
-            row = _finish(self.store, row, self.plan)
+            with self._progress() as self.progress:
+                self._complete(units, decode)
+            row = self._finish(row)
         except BaseException as error:
             self._stop(error)
             raise
@@ -141,59 +173,72 @@ class _Runner:
         self.tracker.finish(row["aggregates"], tables)
         return row
 
-    def _warn_of_other_machines(self, seen: Sequence[Mapping[str, Any]]) -> None:
-        others = sorted({row["machine"] for row in seen if row["machine"] is not None} - {self.rows.machine})
-        if others:
-            _say(
-                f"warning: this is {self.rows.machine}, earlier samples were decoded on {', '.join(others)}: "
-                "the times of this run come from different machines, so its TPS and latency are of neither"
-            )
+    def _progress(self) -> Progress:
+        seen = [row for row in rows_on_disk(self.folder).to_pylist() if row["finish_reason"] not in REDONE]
+        label = " ".join(self.plan.labels[2:]).replace(" k", " k=")
+        return Progress(len(self.plan.units), label, seen, quiet=not self.plan.config.run.progress)
 
-    def _take(self, sample: Sample) -> None:
-        """A decoded sample: scored now if that costs nothing, else with others, outside the time of any decode."""
-        self.waiting.append((sample, self.rows.sample(sample)))
-        is_due = (
-            len(self.waiting) >= records.FLUSH_SAMPLES or time.monotonic() - self.settled_at >= records.FLUSH_SECONDS
-        )
-        if self._is_instant or is_due:
-            self._settle()
-
-    @property
-    def _is_instant(self) -> bool:
-        return getattr(self.plan.task, "instant", True)
-
-    def _settle(self) -> None:
-        """Scores what waits and hands it to the store."""
-        self.is_scoring = True
-        scores = self._scores()
-        self.is_scoring = False
-        for (sample, row), score in zip(self.waiting, scores, strict=True):
-            row = self.rows.scored(row, score)
-            self.store.add(row, self.rows.steps(sample))
-            self.tracker.sample(row)
-            self.progress.add(row)
-        self.waiting.clear()
-        if not self._is_instant:
+    def _complete(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> None:
+        """Decodes and scores until every unit has a row that can be read back. Raises StorageError if that fails."""
+        self._judge()
+        for _ in range(ROUNDS):
+            for row, steps in decode(units):
+                self.store.add(row, steps)
+                self.progress.add(row)
+                self._judge()
             self.store.flush()
-        self.settled_at = time.monotonic()
+            self._judge()
+            set_aside_damage(self.folder, self.run_id)
+            units = missing_units(self.plan.units, rows_on_disk(self.folder), redone=())
+            if not units:
+                return
+        raise StorageError(
+            f"{len(units)} of {len(self.plan.units)} samples are not in {self.folder} though all were done"
+        )
 
-    def _scores(self) -> list[Score | None]:
-        """A verdict for each waiting sample; None for those that were not decoded."""
-        decoded = [item for item in self.waiting if item[0].is_decoded]
-        verdicts = iter(judge(self.plan.task, [(sample.problem, row["answer_text"]) for sample, row in decoded]))
-        return [next(verdicts) if sample.is_decoded else None for sample, _ in self.waiting]
+    def _judge(self) -> None:
+        """Scores the samples of all parts that were written since; they are on disk, whatever ends the scoring."""
+        self.is_scoring = True
+        while self.store.flushed:
+            rows, judged = judge_part(self.store, self.plan.task, self.store.flushed[0])
+            del self.store.flushed[0]
+            self.progress.judged(judged)
+            for row in rows:
+                self.tracker.sample(row)
+        self.is_scoring = False
+
+    def _finish(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Merges the parts and completes the run row."""
+        from lopa_bench.rows import now
+
+        try:
+            compact(self.store)
+        except StorageError as error:  # it makes reading faster, no more
+            _say(f"warning: {error}; the parts of this run were not merged")
+        numbers = _numbers(self.folder, self.plan)
+        summary = {name: numbers.get(name) for name in AGGREGATE_COLUMNS}
+        finished = {**row, "status": "finished", "finished": now(), "aggregates": numbers, **summary}
+        self.store.write_run(finished)
+        return finished
 
     def _stop(self, error: BaseException) -> None:
-        """Keeps what was decoded and says how to go on."""
-        is_interrupt = isinstance(error, KeyboardInterrupt)
+        """Keeps what was decoded and says how to go on. What goes wrong here does not hide what went wrong first."""
         try:
-            if self.waiting and not self.is_scoring:
-                _say(f"scoring {len(self.waiting)} decoded samples first; Ctrl-C again drops them")
-                self._settle()
-        finally:
             self.store.flush()
-            self.store.write_run(self.rows.run("interrupted" if is_interrupt else "failed", self.started))
+            if self.store.flushed and not self.is_scoring:
+                _say("scoring what was decoded first; Ctrl-C again leaves that to the next start")
+                self._judge()
+        except Exception as second:
+            lost = f"{self.store.buffered} decoded samples are lost: " if self.store.buffered else ""
+            _say(f"warning: {lost}{second}")
+        finally:
+            with suppress(StorageError):
+                self.store.write_run(self.row_of("interrupted" if isinstance(error, KeyboardInterrupt) else "failed"))
             self.tracker.fail(f"{type(error).__name__}: {error}")
-            done = len(self.plan.units) - len(missing_units(self.plan.units, rows_on_disk(self.folder)))
-            command = shlex.join(["python", "-m", "lopa_bench", *sys.argv[1:]])
-            _say(f"stopped after {done} of {len(self.plan.units)} samples, kept in {self.folder}; to go on: {command}")
+            self._say_how_to_go_on()
+
+    def _say_how_to_go_on(self) -> None:
+        units = self.plan.units
+        done = len(units) - len(missing_units(units, read_samples(self.folder, RESUME_COLUMNS)))
+        command = shlex.join(["python", "-m", "lopa_bench", *sys.argv[1:]])
+        _say(f"stopped after {done} of {len(units)} samples, kept in {self.folder}; to go on: {command}")

@@ -22,6 +22,7 @@ SCHEMA_VERSION = 3
 SERVER_ERRORS = ("timeout", "server_error", "unreachable", "refused", "invalid_reply", "empty")
 ERROR_REASONS = ("prompt_too_long", "non_finite", "error", *SERVER_ERRORS)  # counted, but in no ratio
 FINISH_REASONS = ("eos", "stop", "length", *ERROR_REASONS)
+NOT_SCORED = "not_scored"  # the score status of a decoded sample whose verdict is still to come
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
 JOB_STATUSES = (
     "finished", "failed", "out_of_memory", "exited", "vanished", "killed", "interrupted", "refused", "skipped",
@@ -87,7 +88,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "jobs": _columns(_JOBS),
 }
 
-_ALLOWED: dict[tuple[str, str], tuple[str, ...]] = {
+ALLOWED: dict[tuple[str, str], tuple[str, ...]] = {
     ("samples", "finish_reason"): FINISH_REASONS,
     ("run", "status"): RUN_STATUSES,
     ("jobs", "status"): JOB_STATUSES,
@@ -119,6 +120,14 @@ def schema(table: str) -> pa.Schema:
         pa.field(name, types[kind.rstrip("?")], nullable=kind.endswith("?")) for name, kind in COLUMNS[table].items()
     ]
     return pa.schema(fields, {"lopa_bench.table": table, "lopa_bench.schema_version": str(SCHEMA_VERSION)})
+
+
+def layout(table: str, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The schema of `table`, or of some of its columns."""
+    import pyarrow as pa
+
+    whole = schema(table)
+    return whole if columns is None else pa.schema([whole.field(name) for name in columns], whole.metadata)
 
 
 def to_table(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -153,7 +162,7 @@ def _columns_of(table: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, list
     columns = {name: [row.get(name) for row in rows] for name in kinds}
     if missing := [name for name, kind in kinds.items() if not kind.endswith("?") and None in columns[name]]:
         raise RecordError(f"columns of {table} without a value: {', '.join(missing)}")
-    for (owner, name), allowed in _ALLOWED.items():
+    for (owner, name), allowed in ALLOWED.items():
         wrong = [value for value in columns[name] if value not in allowed] if owner == table else []
         if wrong:
             raise RecordError(f"{name} is {wrong[0]!r}; allowed: {', '.join(allowed)}")
