@@ -210,6 +210,16 @@ def shortfall(folder: Path, row: dict[str, Any], steps: bool = True) -> str | No
     return None
 
 
+def left_out(folder: Path, row: dict[str, Any], steps: bool = True) -> bool:
+    """Whether a reader passes over a run, which it then says. Arguments as for `shortfall`."""
+    reason = shortfall(folder, row, steps)
+    if reason:
+        log.warning(
+            "%s is left out: %s; the command that made it, started again, does what is lost anew", folder, reason
+        )
+    return reason is not None
+
+
 def _keys(groups: Iterable[pa.Table]) -> Iterator[tuple[str, int]]:
     for group in groups:
         yield from zip(group["problem_id"].to_pylist(), group["sample_index"].to_pylist(), strict=True)

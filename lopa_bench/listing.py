@@ -73,11 +73,14 @@ def listing(out: Path) -> list[RenderableType]:
 
 
 def _add_line(table: Table, folder: Path) -> None:
+    from lopa_bench.integrity import left_out
     from lopa_bench.reading import read_run
 
     try:
         row = read_run(folder).to_pylist()[0]
     except FileNotFoundError:
+        return
+    if left_out(folder, row, steps=False):
         return
     decoder = f"{row['decoder']} on {row['base']}" if row["base"] else row["decoder"]
     decoder += f" by {row['backend']}" if row["device"] == "server" else ""

@@ -167,7 +167,7 @@ def test_a_damaged_file_is_set_aside_and_its_rows_are_redone(warm: Warm, setting
         (part,) = (folder / table).glob("part-*.parquet")
         part.write_bytes(part.read_bytes()[:-100])
         again = warm.run(*settings, f"run.out={tmp_path}")
-        assert f"{part} cannot be read" in again.err
+        assert f"{part} cannot be used" in again.err
         assert part.with_name(part.name + ".broken").exists()
         assert (missing(again), again.values["run_id"]) == (10, first.values["run_id"])
         assert ids(folder) == before

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lopa_bench import records
 from lopa_bench.engines.server import _arrivals
 from lopa_bench.latency import load, percentiles
 from lopa_bench.schema import to_table
@@ -40,6 +41,7 @@ def test_scoring_takes_no_time_of_the_load(tmp_path: Path, monkeypatch: pytest.M
 
     judge = Gsm8k.score
     monkeypatch.setattr(Gsm8k, "score", lambda *arguments: time.sleep(0.3) or judge(*arguments))
+    monkeypatch.setattr(records, "FLUSH_SAMPLES", 1)  # scored one by one
     with serving(slow) as fake:
         loaded = run_served(config_for(tmp_path, fake.url, limit=6, concurrency=3)).row["aggregates"]
         alone = samples_of(run_served(config_for(tmp_path, fake.url, limit=3)))
