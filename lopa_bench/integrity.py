@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,6 +117,16 @@ def run_table(path: Path) -> pa.Table:
     return table
 
 
+def own_id(folder: Path, said: str) -> str:
+    """The run that the rows of a folder belong to: the one that is `said`, unless none of them does."""
+    ids: Counter[str] = Counter()
+    for part in parts(folder, "samples"):
+        with suppress(Broken, FileNotFoundError):
+            for group in tables(part, "samples", ("run_id",)):
+                ids.update(group["run_id"].to_pylist())
+    return said if said in ids or not ids else ids.most_common(1)[0][0]
+
+
 def damage(path: Path, table: str, run_id: str | None = None) -> str | None:
     """Why a part is not to be trusted, every byte of it read; None if it is whole, and of this run.
 
@@ -193,8 +205,9 @@ def shortfall(folder: Path, row: dict[str, Any], steps: bool = True) -> str | No
         return None
     samples: dict[Path, set[tuple[str, int]]] = {}
     broken = []
+    run_id = own_id(folder, row["run_id"])
     for part in parts(folder, "samples"):
-        reason = damage(part, "samples", row["run_id"])
+        reason = damage(part, "samples", run_id)
         if reason:
             broken.append(f"{part.name}: {reason}")
         else:
@@ -204,7 +217,7 @@ def shortfall(folder: Path, row: dict[str, Any], steps: bool = True) -> str | No
         return "; ".join([f"{n} of {row['n']} samples can be read", *broken])
     for part in samples:
         path = folder / "steps" / part.name
-        reason = damage(path, "steps", row["run_id"]) if steps or not path.is_file() else None
+        reason = damage(path, "steps", run_id) if steps or not path.is_file() else None
         if reason:
             return f"steps/{part.name}: {reason}"
     return None

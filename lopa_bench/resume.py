@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.integrity import Broken, parts, run_table, tables, without_steps
+from lopa_bench.integrity import Broken, own_id, run_table, without_steps
 from lopa_bench.locks import NAME as LOCK_NAME
 from lopa_bench.locks import Lock, brief_lock
 from lopa_bench.reading import keys_of, newest_parts
@@ -48,13 +47,7 @@ class Claim:
     @property
     def run_id(self) -> str:
         """The name that the rows have: the folder's, unless it was renamed since."""
-        ids: Counter[str] = Counter()
-        for part in parts(self.folder, "samples"):
-            with suppress(Broken, FileNotFoundError):
-                for group in tables(part, "samples", ("run_id",)):
-                    ids.update(group["run_id"].to_pylist())
-        own = self.folder.name if self.row is None else str(self.row["run_id"])
-        return own if own in ids or not ids else ids.most_common(1)[0][0]
+        return own_id(self.folder, self.folder.name if self.row is None else str(self.row["run_id"]))
 
     def release(self) -> None:
         if self.lock is None:
