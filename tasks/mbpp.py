@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.base import Problem, Prompt, Source, TaskConfig, TaskError
-from tasks.code_extract import Extracted, bindings, extract, parse
+from tasks.code_extract import Extracted, extract
 from tasks.code_prompts import (
     MBPP_STYLES,
     code_style,
@@ -23,6 +23,7 @@ from tasks.code_prompts import (
 )
 from tasks.code_score import TEST_LIMITS, CodeTask
 from tasks.code_score_plus import PlusTask
+from tasks.code_trees import bindings, parse
 from tasks.files import Row
 from tasks.mbpp_shots import SHOTS
 from tasks.sandbox import Limits

@@ -194,6 +194,16 @@ def test_some_golds_pass_and_the_next_problems_gold_fails() -> None:
 
 
 @pytest.mark.data
+def test_a_gold_behind_the_marker_of_the_default_prompt_passes_20_of_20() -> None:
+    """The prompt ends in "[BEGIN]", which a model may repeat."""
+    made = task(FULL, limit=20)
+    prompt = made.prompt(made.problems[0])
+    assert (made.prompt_style, prompt.text.splitlines()[-1], made.stop) == ("lm_eval", "[BEGIN]", ("[DONE]",))
+    scores = made.score_all([(problem, f"[BEGIN]\n{problem.gold}\n") for problem in made.problems])
+    assert [score.status for score in scores] == ["pass"] * 20
+
+
+@pytest.mark.data
 def test_lm_evals_rule_has_no_setup_so_367_cannot_pass() -> None:
     made = task(FULL, scorer="lm_eval")
     problem = next(problem for problem in made.problems if problem.id == "mbpp-367")
