@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders import UNMASKED, Decoder, make_decoder, resolve_settings
+from lopa_bench.backends.config import LocalSettings
 from lopa_bench.config import Config
 from lopa_bench.identity import Identity, identify
+from lopa_bench.models.check import check_model
 from lopa_bench.models.folders import is_embedded
 from lopa_bench.units import Shard, Unit
 from tasks.base import Problem, Prompt, Task
@@ -41,7 +43,12 @@ class Plan:
 
 
 def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
-    """Loads the task and finds the checkpoint's files. Raises TaskError or CheckpointError."""
+    """Loads the task and finds the checkpoint's files. Raises TaskError or CheckpointError.
+
+    The model is judged first: its files are small, a data set may have to be fetched, weights to be read for their sum.
+    """
+    if isinstance(config.backend, LocalSettings):
+        check_model(config.model)
     decoder = None if config.decoder.name in UNMASKED else make_decoder(config.decoder)
     warn_of_ignored(config)
     config.decoder = resolve_settings(config.decoder)

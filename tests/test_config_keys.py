@@ -12,7 +12,7 @@ import pytest
 
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.errors import CheckpointError
-from lopa_bench.models.loader import read_config
+from lopa_bench.models.layouts import read_config
 
 MODELS = Path(__file__).parent / "golden" / "models"
 ABSENT: Any = object()

@@ -14,7 +14,8 @@ from torch import Tensor
 from lopa_bench.checksums import files_sha256, weight_files
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
-from lopa_bench.models.loader import load_model, read_config
+from lopa_bench.models.layouts import read_config
+from lopa_bench.models.loader import load_model
 from lopa_bench.models.tokenizers import load_tokenizer
 
 MODELS = Path(__file__).parent / "golden" / "models"

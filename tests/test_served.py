@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,22 @@ def test_a_run_without_the_template_that_its_prompts_need_loads_no_weights(tiny_
     (folder / "model.safetensors").write_bytes(b"no weights at all")
     with pytest.raises(CheckpointError, match="has no chat template"):
         engine(folder, prompt_style="chat")
+
+
+@pytest.mark.parametrize("spoilt", ["config.json", "model.safetensors", "adapter_config.json"])
+def test_a_model_that_cannot_run_is_said_before_data_is_looked_for(
+    spoilt: str, tiny_model: Path, adapter: Path, tmp_path: Path
+) -> None:
+    """The first cause first: with both missing it is the model's fault that is told."""
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    ((adapter if spoilt.startswith("adapter") else folder) / spoilt).unlink()
+    config = Config(
+        task=TaskConfig(source=str(tmp_path / "nowhere.jsonl")),
+        model=ModelSettings(path=str(folder), lora=str(adapter)),
+        backend=CPU,
+    )
+    with pytest.raises(CheckpointError, match=re.escape(spoilt)):
+        make_plan(config, {})
 
 
 def test_the_dtype_of_the_settings_is_that_of_every_weight(tiny_model: Path, adapter: Path) -> None:

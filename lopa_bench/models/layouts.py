@@ -6,18 +6,14 @@ Dream and DiffuCoder are Qwen2-like (QKV bias, logits shifted by one); LLaDA is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.errors import CheckpointError
+from lopa_bench.models.keys import Keys, read_json
 from lopa_bench.models.published import dream_config, llada_config
-
-NAMED = 4  # tensors of one kind of fault that a message names
-WEIGHTS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -107,65 +103,21 @@ def layout_for(model_type: object, where: str) -> Layout:
     raise CheckpointError(f"{where}: model_type {model_type!r} is not supported; supported: {known}")
 
 
-def gather(
-    layout: Layout, config: ModelConfig, tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], where: str
-) -> dict[str, Tensor]:
-    """State dict of `Transformer` from published tensors.
+def read_config(folder: Path) -> tuple[Layout, ModelConfig]:
+    """Layout and sizes from config.json, the end ids of generation_config.json added. Raises CheckpointError.
 
-    `shapes` are the shapes that the network expects. Raises one CheckpointError that names missing, extra and
-    misshapen tensors, and those that are no plain numbers.
+    The other settings of generation_config.json are those of the publisher's own generate().
     """
-    names = layout.published(config)
-    wanted = {theirs for parts in names.values() for theirs in parts}
-    faults = _named("missing", sorted(wanted - set(tensors)))
-    unused = set(tensors) - wanted - ({layout.head} if config.tied else set())
-    # Frequencies of the rotary positions, which old files hold; loaders of today compute them from the base.
-    faults += _named("extra", sorted(name for name in unused if not name.endswith("rotary_emb.inv_freq")))
-    state, misshapen = {}, []
-    for ours, parts in names.items():
-        if not set(parts) <= set(tensors):
-            continue
-        wrong = [
-            f"{part} is {tuple(tensors[part].shape)}, wanted {tuple(shape)}"
-            for part, shape in zip(parts, _part_shapes(ours, shapes[ours], config), strict=True)
-            if tensors[part].shape != shape
-        ]
-        misshapen += wrong
-        if not wrong:
-            state[ours] = torch.cat([tensors[part] for part in parts]) if len(parts) > 1 else tensors[parts[0]]
-    faults += _named("misshapen", misshapen)
-    packed = [name for name in sorted(wanted & set(tensors)) if tensors[name].dtype not in WEIGHTS]
-    faults += _named("quantised", [f"{name} is {str(tensors[name].dtype).removeprefix('torch.')}" for name in packed])
-    if faults:
-        raise CheckpointError(f"{where} does not fit its config.json: " + "; ".join(faults))
-    if config.tied:
-        _check_tied(layout, tensors, where)
-    return state
-
-
-def _named(fault: str, items: list[str]) -> list[str]:
-    more = [f"{len(items) - NAMED} more {fault}"] if len(items) > NAMED else []
-    return [f"{fault}: {item}" for item in items[:NAMED]] + more
-
-
-def _part_shapes(ours: str, whole: torch.Size, config: ModelConfig) -> list[torch.Size]:
-    """The shapes of the published parts of one of our parameters, from the first row to the last."""
-    if ".qkv_proj." in ours:
-        query, key_value = config.heads * config.head_dim, config.kv_heads * config.head_dim
-        rows = [query, key_value, key_value]
-    elif ".gate_up_proj." in ours:
-        rows = [config.intermediate_size] * 2
-    else:
-        return [whole]
-    return [torch.Size([count, *whole[1:]]) for count in rows]
-
-
-def _check_tied(layout: Layout, tensors: Mapping[str, Tensor], where: str) -> None:
-    """A tied model has one matrix for both ends. A file that holds a second, other one says two things."""
-    embedding = layout.outer["embed.weight"]
-    head = tensors.get(layout.head)
-    if head is not None and not torch.equal(head, tensors[embedding]):
-        raise CheckpointError(
-            f"{where}: config.json ties the output to {embedding}, and the weights hold another {layout.head}; "
-            "allowed: the same numbers, or no tie in config.json"
-        )
+    where = str(folder / "config.json")
+    raw = read_json(folder / "config.json")
+    layout = layout_for(raw.get("model_type"), where)
+    config = layout.config(raw, where)
+    if not (folder / "generation_config.json").exists():
+        return layout, config
+    generation = Keys(read_json(folder / "generation_config.json"), str(folder / "generation_config.json"))
+    if generation.get("mask_token_id") not in (None, config.mask_id):
+        generation.refuse("mask_token_id", f"null or the {config.mask_id} of config.json")
+    ends = (*config.end_ids, *generation.tokens("eos_token_id", config.vocab_size))
+    if config.mask_id in ends:
+        generation.refuse("eos_token_id", f"another id than mask_token_id={config.mask_id}")
+    return layout, replace(config, end_ids=tuple(dict.fromkeys(ends)))

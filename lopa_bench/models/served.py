@@ -11,11 +11,12 @@ import torch
 from decoders.types import Vocabulary
 from lopa_bench.backends.config import LocalSettings
 from lopa_bench.config import ModelSettings
+from lopa_bench.models.check import config_of
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.ends import end_ids
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
-from lopa_bench.models.loader import load_model, read_config
+from lopa_bench.models.loader import load_model
 from lopa_bench.models.tokenizers import Codec, load_tokenizer, start_id
 from lopa_bench.models.transformer import Transformer
 from tasks.base import Prompt
@@ -87,9 +88,7 @@ def open_checkpoint(model: ModelSettings) -> Opened:
     """Reads everything of a configured model but the weights. Raises CheckpointError."""
     assert model.path is not None
     folder = locate(model.path, model.revision)
-    layout, config = read_config(folder)
-    if model.layout and layout.name != model.layout:
-        raise CheckpointError(f"{folder} has the {layout.name} layout, model.layout={model.layout} was asked for")
+    config = config_of(model, folder)
     tokenizer = load_tokenizer(folder)
     start = start_id(model.add_bos, tokenizer, config.bos_id)
     codec = Codec(tokenizer, start, model.chat_template_kwargs, config.vocab_size)
