@@ -72,7 +72,7 @@ def script_json(value: Any) -> str:
 def file_name(text: str) -> str:
     """A name that every file system takes. Two texts never share one, not even where case does not count."""
     name = re.sub(r"[^a-z0-9._-]+", "_", text).strip("._")[:FILE_NAME]
-    if name == text and not re.search(r"-[0-9a-f]{10}$", name):
+    if name and name == text and not re.search(r"-[0-9a-f]{10}$", name):
         return name
     return f"{name or 'name'}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
 
