@@ -10,22 +10,35 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import paper_style
+from analysis.runs import Run, RunError
 from analysis.study import Study
 from analysis.tables.article import TABLES
 from analysis.tables.model import Table
 from analysis.tables.render import to_html
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 OUTPUTS = "LOPA_BENCH_OUTPUTS"
 
 
 def open_outputs(folder: Path | str | None = None) -> Study:
-    """The runs under `folder`; by default of $LOPA_BENCH_OUTPUTS, else of the checkout's outputs/."""
-    return Study.of(folder or os.environ.get(OUTPUTS) or Path(__file__).parents[1] / "outputs")
+    """The runs under `folder`; by default of $LOPA_BENCH_OUTPUTS, else of the checkout's outputs/.
+
+    Where there is none it says so, and every table and figure says what it needs.
+    """
+    try:
+        return Study.finished(folder or os.environ.get(OUTPUTS) or Path(__file__).parents[1] / "outputs")
+    except RunError as error:
+        print(error)
+        return Study([])
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,16 @@ def figure(name: str, study: Study) -> Picture | str:
     with paper_style():
         drawn.savefig(stream, format="png")
     return Picture(stream.getvalue(), f"{plot.title}. {plot.caption}")
+
+
+def side_by_side(runs: Sequence[Run] | None, columns: Sequence[str]) -> pd.DataFrame:
+    """Columns of the samples of two runs that both were asked for, with _a and _b behind their names."""
+    import pandas as pd
+
+    keys = ["problem_id", "sample_index"]
+    empty = pd.DataFrame({name: [] for name in [*keys, *columns]})
+    a, b = (run.samples.select([*keys, *columns]).to_pandas() for run in runs) if runs else (empty, empty)
+    return a.merge(b, on=keys, suffixes=("_a", "_b"))
 
 
 def table(name: str, study: Study) -> Shown:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.comparable import key
+from lopa_bench.integrity import shortfall
 from lopa_bench.reading import Key, keys_of, read_run, read_samples, read_steps
 from lopa_bench.schema import COLUMNS, ERROR_REASONS, schema
 
@@ -141,9 +142,8 @@ class Run:
 
     @cached_property
     def damage(self) -> str | None:
-        """What its files lack of what the run says of itself; None for a whole run."""
-        said, found = self.row["n"], self.samples.num_rows
-        return None if said is None or said == found else f"{found} of its {said} samples can be read"
+        """What the files of a finished run lack of what it says of itself; None for a whole one."""
+        return shortfall(self.folders[0], dict(self.row)) if len(self.folders) == 1 else None
 
     def steps(self, columns: Sequence[str]) -> pa.Table:
         """Columns of the steps, without an order across samples; the steps of a sample are in their own order."""
@@ -202,11 +202,8 @@ def find_run(name: str, root: Path | str = "outputs") -> Run:
 
 
 def open_run(folder: Path) -> Run:
-    """Raises RunError when the folder's run.parquet does not hold one run, FileNotFoundError when there is none."""
-    rows = read_run(folder).to_pylist()
-    if len(rows) != 1:
-        raise RunError(f"{folder / 'run.parquet'} holds {len(rows)} rows; allowed: one")
-    run = Run((folder,), rows[0])
+    """Raises RunError when the folder's run.parquet does not hold a run, FileNotFoundError when there is none."""
+    run = Run((folder,), read_run(folder).to_pylist()[0])
     for column in ("config", "host", "aggregates"):
         try:
             json.loads(run.row[column] or "{}")
