@@ -178,7 +178,7 @@ def _check_own(name: str, value: Any) -> None:
         raise DecoderError(f"decoder.{shown(name)} is no name of a setting; allowed: letters, digits and underscores")
     if name.removeprefix("own.") in (*FIELDS, "score", "own"):
         raise DecoderError(
-            f"decoder.{name} has the name of a setting of its own; allowed: decoder{name[3:]}={shown(value)}"
+            f"decoder.{name} is the name of a setting that every decoder has; allowed: decoder{name[3:]}={shown(value)}"
         )
     try:
         json.dumps(value, allow_nan=False)
