@@ -111,15 +111,13 @@ def mbpp_docstring(row: Mapping[str, Any]) -> str:
     return f"{text.strip()}\n{row['test_list'][0]}"
 
 
-def pick_style(styles: Mapping[str, Style], asked: str, kind: str) -> str:
-    """auto: the bare question for the embedded sets, which the embedded models know; lm_eval's prompt for others."""
-    if asked != "auto":
-        return asked
+def auto_style(kind: str) -> str:
+    """The bare question for the embedded sets, which the embedded models know; lm_eval's prompt for others."""
     return "question" if kind == "embedded" else "lm_eval"
 
 
 def number_of_shots(style: Style, name: str, asked: int | None) -> int:
     """These tasks have a fixed list of examples, and most styles have none."""
     if asked is not None and asked > style.shots:
-        raise TaskError(f"shots={asked}: prompt_style={name} has {style.shots} fixed examples")
+        raise TaskError(f"task.shots={asked}: task.prompt_style={name} has {style.shots} fixed examples")
     return style.shots if asked is None else asked

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.base import Problem, Score, Task
+from tasks.base import Problem, Score, Task, TaskConfig
 from tasks.code_canary import check_canaries
 from tasks.code_extract import Extracted
+from tasks.code_prompts import Style, auto_style, number_of_shots
 from tasks.sandbox import Limits, Verdict, run_jobs
 
 # Reference programs take milliseconds; code_eval allows 3 s of wall clock.
@@ -16,12 +17,24 @@ TEST_LIMITS = Limits(cpu_s=5.0, wall_s=15.0)
 
 
 class CodeTask(Task):
-    """`suite` is the kind of tests, one of tasks/sandbox/suites.py."""
+    """`suite` is the kind of tests, one of tasks/sandbox/suites.py; `styles` are the ways to put a question."""
 
     suite: str
-    shots_styles = ("keyed", "lm_eval")  # the examples of these tasks are fixed, so both mean the same
+    styles: Mapping[str, Style]
+    id_field = "task_id"
 
     _checked = False
+
+    def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
+        super().__init__(config, embedded_default)
+        style = self.styles[self.prompt_style]
+        self.stop, self._open_fence = style.stop, style.open_fence
+
+    def auto_style(self) -> str:
+        return auto_style(self.source.kind)
+
+    def number_of_shots(self, asked: int | None) -> int:
+        return number_of_shots(self.styles[self.prompt_style], self.prompt_style, asked)
 
     @abstractmethod
     def extract(self, problem: Problem, completion: str) -> Extracted:

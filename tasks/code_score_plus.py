@@ -10,12 +10,14 @@ from tasks.base import Problem
 from tasks.code_plus_rows import PlusProblem, plus_problem
 from tasks.code_score import CodeTask
 from tasks.expected import Reference, references
+from tasks.fields import INPUTS, NUMBER, TEXT
 from tasks.sandbox import Limits
 
 # evalplus allows 4 times the reference time for an input and at least 1 s (4 s since its version 0.4).
 CALL_SECONDS, CALL_FACTOR = 4.0, 4.0
 TOTAL_SECONDS, TOTAL_FACTOR = 60.0, 4.0
 MEMORY_MB = 1024
+PLUS_FIELDS = {"base_input": INPUTS, "plus_input": INPUTS, "atol": NUMBER, "test": TEXT}  # of one format or another
 
 
 class PlusTask(CodeTask):

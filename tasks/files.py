@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,13 @@ Row = dict[str, Any]
 
 def read_rows(path: Path, title: str) -> tuple[list[Row], str]:
     """The rows of a file and the sha256 of its bytes. `title` says in errors what the file was wanted for."""
-    reader = _reader(path)
-    if not path.is_file():
-        raise TaskError(_not_a_file(path, title))
-    data = path.read_bytes()
+    try:
+        reader = _reader(path)
+        if not path.is_file():
+            raise TaskError(_not_a_file(path, title))
+        data = path.read_bytes()
+    except OSError as error:
+        raise TaskError(f"{path} cannot be read: {error.strerror}") from None
     return reader(data, path), hashlib.sha256(data).hexdigest()
 
 
@@ -32,7 +36,7 @@ def _reader(path: Path) -> Callable[[bytes, Path], list[Row]]:
     if path.suffix or path.exists():
         raise TaskError(f"{path}: unknown format, expected a file that ends in {', '.join(READERS)}")
     raise TaskError(
-        f"source {str(path)!r} is neither auto, embedded nor hub, and no such file is in {Path.cwd()} "
+        f"task.source={str(path)!r} is neither auto, embedded nor hub, and no such file is in {Path.cwd()} "
         f"(files end in {', '.join(READERS)})"
     )
 
@@ -50,13 +54,37 @@ def _read_jsonl(data: bytes, path: Path) -> list[Row]:
     return rows
 
 
+class _Damaged(ValueError):
+    """Text that is no JSON which can be read; `line` counts from 1."""
+
+    def __init__(self, reason: str, line: int = 1) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _Damaged(error.msg, error.lineno) from None
+    except RecursionError:
+        raise _Damaged("brackets in brackets, too deep") from None
+    except ValueError:
+        raise _Damaged(f"a number of more than {sys.get_int_max_str_digits()} digits") from None
+
+
 def _parse_line(line: str, number: int, path: Path) -> Row:
     try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
+        row = _parse(line)
+    except _Damaged as error:
         raise TaskError(
-            f"{path}, line {number}: expected one JSON object a line, found {line[:60]!r} ({error.msg})"
+            f"{path}, line {number}: expected one JSON object a line, found {line[:60]!r} ({error})"
         ) from None
+    if isinstance(row, list) and number == 1:
+        raise TaskError(
+            f"{path}, line 1: expected one JSON object a line, found a list; a file that is one list ends in .json"
+        )
+    return row
 
 
 def _read_jsonl_gz(data: bytes, path: Path) -> list[Row]:
@@ -68,9 +96,9 @@ def _read_jsonl_gz(data: bytes, path: Path) -> list[Row]:
 
 def _read_json(data: bytes, path: Path) -> list[Row]:
     try:
-        rows = json.loads(_decode(data, path))
-    except json.JSONDecodeError as error:
-        raise TaskError(f"{path}: damaged JSON at line {error.lineno} ({error.msg})") from None
+        rows = _parse(_decode(data, path))
+    except _Damaged as error:
+        raise TaskError(f"{path}: damaged JSON at line {error.line} ({error})") from None
     if not isinstance(rows, list):
         raise TaskError(f"{path}: expected a JSON list of objects, found {type(rows).__name__}")
     return rows

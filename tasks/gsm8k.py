@@ -9,15 +9,17 @@ from typing import Any
 
 from tasks import gsm8k_lm_eval as lm_eval
 from tasks.base import Problem, Prompt, Score, Task, TaskConfig, TaskError
+from tasks.fields import TEXT
 from tasks.files import READERS, Row
 from tasks.gsm8k_answers import flexible_answer, same_number, strict_answer
 from tasks.prompts import Shot, chat_prompt, completion_prompt, keyed_draw, lm_eval_draws
-from tasks.sources import HubSet, Split, load_file, load_split, resolve_source
+from tasks.sources import HubSet, Split, load_file, load_split, resolve_source, user_path
 
 HUB_REVISION = "740312add88f781978c0658806c59bc2815b9866"
+FIELDS = {"question": TEXT, "answer": TEXT}
 TEST = Split(
     title="GSM8K test",
-    fields=("question", "answer"),
+    fields=FIELDS,
     hub=HubSet("openai/gsm8k", "test", 1319, ("main",), HUB_REVISION),
     originals={"3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14": 1319},
     embedded="gsm8k_test.jsonl",
@@ -25,7 +27,7 @@ TEST = Split(
 )
 TRAIN = Split(
     title="GSM8K train",
-    fields=("question", "answer"),
+    fields=FIELDS,
     hub=HubSet("openai/gsm8k", "train", 7473, ("main",), HUB_REVISION),
     originals={"17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465": 7473},
     embedded="gsm8k_train.jsonl",
@@ -46,21 +48,24 @@ SCORERS = ("lopa_bench", "lopa_bench_strict", "lm_eval_strict", "lm_eval_flexibl
 class Gsm8k(Task):
     """`problems` are the first `limit` rows of the source, in its order."""
 
+    split = TEST
     shots_styles = ("keyed", "lm_eval")
     prompt_styles = ("auto", "chat", "plain", "lm_eval", "lm_eval_cot")
     scorers = SCORERS
+    most_shots = None
 
     def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
-        self.name = config.name
-        self.embedded_model = embedded_default
-        self.prompt_style = "chat" if config.prompt_style == "auto" else config.prompt_style
-        self.scorer = config.scorer or SCORERS[0]
-        rows, self.source = load_split(TEST, config.source, config.revision, embedded_default)
-        problems = [_problem(number, row) for number, row in enumerate(rows)]
-        self.problems: Sequence[Problem] = problems[: config.limit]
+        super().__init__(config, embedded_default)
         self.stop = {"lm_eval": lm_eval.STOP, "lm_eval_cot": lm_eval.STOP_COT}.get(self.prompt_style, STOP)
-        self.shots = self._number_of_shots(config.shots)
-        self._shots: Mapping[str, Sequence[Shot]] = self._draw_shots(config, embedded_default, problems)
+        self._shots: Mapping[str, Sequence[Shot]] = self._draw_shots()
+
+    def problem(self, number: int, row: Row) -> Problem:
+        gold = strict_answer(row["answer"])
+        if gold is None:
+            raise TaskError(
+                f"{self.source.where}, row {number + 1}: the answer has no '#### <number>': {row['answer'][-60:]!r}"
+            )
+        return Problem(f"gsm8k-test-{number}", row["question"], gold, row)
 
     def prompt(self, problem: Problem) -> Prompt:
         shots = self._shots[problem.id]
@@ -94,37 +99,32 @@ class Gsm8k(Task):
             return FRAME
         return FRAME_EMBEDDED if self.source.kind == "embedded" else FRAME_ZERO_SHOT
 
-    def _number_of_shots(self, shots: int | None) -> int:
+    def number_of_shots(self, asked: int | None) -> int:
         if self.prompt_style == "lm_eval_cot":
             most = len(lm_eval.COT_SHOTS)
-            if shots is not None and shots > most:
-                raise TaskError(f"shots={shots}: prompt_style=lm_eval_cot has {most} fixed examples")
-            return most if shots is None else shots
-        if shots is None:
+            if asked is not None and asked > most:
+                raise TaskError(f"task.shots={asked}: task.prompt_style=lm_eval_cot has {most} fixed examples")
+            return most if asked is None else asked
+        if asked is None:
             # The embedded models know no examples in the prompt, whatever the source.
             return 0 if self.source.kind == "embedded" or self.embedded_model else LOPA_SHOTS
-        return shots
+        return asked
 
-    def _draw_shots(
-        self, config: TaskConfig, embedded_default: bool, problems: Sequence[Problem]
-    ) -> dict[str, Sequence[Shot]]:
+    def _draw_shots(self) -> dict[str, Sequence[Shot]]:
+        style = self.config.shots_style
+        if style != "keyed" and (self.shots == 0 or self.prompt_style == "lm_eval_cot"):
+            examples = "no examples" if self.shots == 0 else "fixed examples"
+            raise TaskError(f"task.shots_style={style} has no meaning with {examples}; allowed here: keyed")
         if self.prompt_style == "lm_eval_cot":
             return {problem.id: lm_eval.COT_SHOTS[: self.shots] for problem in self.problems}
         if self.shots == 0:
             return {problem.id: () for problem in self.problems}
-        pool = _train_pool(config, embedded_default, self.shots)
-        if config.shots_style == "lm_eval":
+        pool = _train_pool(self.config, self.embedded_model, self.shots)
+        if style == "lm_eval":
             draws = islice(lm_eval_draws(len(pool), self.shots), len(self.problems))
             return {p.id: [pool[i] for i in draw] for p, draw in zip(self.problems, draws, strict=True)}
-        asked = {problem.question for problem in problems}
+        asked = {problem.question for problem in self.in_source}
         return {p.id: keyed_draw(p.question, pool, self.shots, asked) for p in self.problems}
-
-
-def _problem(number: int, row: Row) -> Problem:
-    gold = strict_answer(row["answer"])
-    if gold is None:
-        raise TaskError(f"{TEST.title}, row {number + 1}: the answer has no '#### <number>': {row['answer'][-60:]!r}")
-    return Problem(f"gsm8k-test-{number}", row["question"], gold, row)
 
 
 def _train_pool(config: TaskConfig, embedded_default: bool, shots: int) -> list[Shot]:
@@ -133,9 +133,9 @@ def _train_pool(config: TaskConfig, embedded_default: bool, shots: int) -> list[
     if kind in ("embedded", "hub"):
         rows, _ = load_split(TRAIN, kind, config.revision)
     else:
-        rows, _ = load_file(TRAIN, _train_file(Path(kind).expanduser(), shots))
+        rows, _ = load_file(TRAIN, _train_file(user_path(kind), shots))
     if len(rows) < shots:
-        raise TaskError(f"shots={shots}, but {TRAIN.title} has only {len(rows)} rows")
+        raise TaskError(f"task.shots={shots}, but {TRAIN.title} has only {len(rows)} rows")
     return [Shot(f"gsm8k-train-{i}", row["question"], row["answer"]) for i, row in enumerate(rows)]
 
 
@@ -145,6 +145,6 @@ def _train_file(test_file: Path, shots: int) -> Path:
         if candidate.is_file():
             return candidate
     raise TaskError(
-        f"shots={shots} needs the train split: no {', '.join(c.name for c in candidates)} in "
-        f"{test_file.parent.absolute()}; put it there or set shots=0"
+        f"task.shots={shots} needs the train split: no {', '.join(c.name for c in candidates)} in "
+        f"{test_file.parent.absolute()}; put it there or set task.shots=0"
     )

@@ -56,7 +56,7 @@ def _load(split: Split, config: str | None, revision: str | None, obstacle: str 
         reason = f"{obstacle} and the local cache does not hold it" if obstacle else first_line
         raise TaskError(
             f"could not load {split.hub.name} from the Hub: {reason}. "
-            f"For {split.title} without the Hub give a local file: source=<path to a .jsonl, .jsonl.gz, .json or "
+            f"For {split.title} without the Hub give a local file: task.source=<path to a .jsonl, .jsonl.gz, .json or "
             f".parquet with the fields {', '.join(split.fields)}>"
         ) from error
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tasks.base import Problem, Prompt, Source, TaskConfig
-from tasks.code_extract import Extracted, extract, preamble
-from tasks.code_prompts import HUMANEVAL_STYLES, code_style, number_of_shots, pick_style, question
+from tasks.base import Problem, Prompt, Source, TaskError
+from tasks.code_extract import Extracted, bindings, extract, parse, preamble
+from tasks.code_prompts import HUMANEVAL_STYLES, code_style, question
 from tasks.code_score import TEST_LIMITS, CodeTask
-from tasks.code_score_plus import PlusTask
+from tasks.code_score_plus import PLUS_FIELDS, PlusTask
+from tasks.fields import ID, NAME, TEXT, shown
 from tasks.files import Row
 from tasks.sandbox import Limits
-from tasks.sources import HubSet, Split, load_split
+from tasks.sources import HubSet, Split, load_split, resolve_source
 
-FIELDS = ("task_id", "prompt", "entry_point", "canonical_solution", "test")
+FIELDS = {"task_id": ID, "prompt": TEXT, "entry_point": NAME, "canonical_solution": TEXT}
 HUMANEVAL = Split(
     title="HumanEval",
-    fields=FIELDS,
+    fields={**FIELDS, "test": TEXT},
     hub=HubSet("openai/openai_humaneval", "test", 164, (None,), "7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544"),
     originals={"b796127e635a67f93fb35c04f4cb03cf06f38c8072ee7cee8833d7bee06979ef": 164},
     embedded="humaneval_test.jsonl",
@@ -26,7 +26,8 @@ HUMANEVAL = Split(
 )
 HUMANEVAL_PLUS = Split(
     title="HumanEval+ v0.1.10",
-    fields=FIELDS[:-1],
+    fields=FIELDS,
+    optional=PLUS_FIELDS,
     hub=HubSet("evalplus/humanevalplus", "test", 164, (None,), "d32357cf319e50e9c8d8dab5ea876c72b0fd321b"),
     originals={
         "272720b90ac375502c8ed23cd791c2a93dfb22a911641a494da74a426c09f101": 164,
@@ -38,18 +39,10 @@ MINI_SHA256 = "91486741f1627101021fbe50523df08eebb5b0bf5e804b633dcd5ca3c14dbd2f"
 
 class HumanEval(CodeTask):
     suite = "check"
+    split = HUMANEVAL
     scorers: tuple[str, ...] = ("lopa_bench", "lm_eval")
+    styles = HUMANEVAL_STYLES
     prompt_styles = ("auto", *HUMANEVAL_STYLES)
-
-    def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
-        rows, self.source = self._load(config, embedded_default)
-        self.name = config.name
-        self.scorer = config.scorer or self.scorers[0]
-        self.prompt_style = pick_style(HUMANEVAL_STYLES, config.prompt_style, self.source.kind)
-        style = HUMANEVAL_STYLES[self.prompt_style]
-        self.shots = number_of_shots(style, self.prompt_style, config.shots)
-        self.stop, self._open_fence = style.stop, style.open_fence
-        self.problems: Sequence[Problem] = [self._problem(row) for row in rows][: config.limit]
 
     def prompt(self, problem: Problem) -> Prompt:
         text = problem.row["prompt"]
@@ -83,10 +76,13 @@ class HumanEval(CodeTask):
         }
         return job, TEST_LIMITS
 
-    def _load(self, config: TaskConfig, embedded_default: bool) -> tuple[list[Row], Source]:
-        return load_split(HUMANEVAL, config.source, config.revision, embedded_default)
-
-    def _problem(self, row: Row) -> Problem:
+    def problem(self, number: int, row: Row) -> Problem:
+        where = f"{self.source.where}, row {number + 1}"
+        tree = parse(row["prompt"] + row["canonical_solution"])
+        if tree is None or row["entry_point"] not in bindings(tree):
+            raise TaskError(f"{where}: prompt and canonical_solution are no program that defines {row['entry_point']}")
+        if self.suite == "check" and parse(row["test"]) is None:
+            raise TaskError(f"{where}: test is {shown(row['test'])}; allowed: a program in Python")
         prefix = "embedded-" if self.source.kind == "embedded" else ""
         return Problem(f"{prefix}{self._id(row)}", row["prompt"], row["canonical_solution"], row)
 
@@ -107,11 +103,11 @@ class HumanEvalPlus(PlusTask, HumanEval):
     def names(self, problem: Problem) -> tuple[str, ...]:
         return HumanEval.names(self, problem)
 
-    def _load(self, config: TaskConfig, embedded_default: bool) -> tuple[list[Row], Source]:
-        if config.source == "embedded" or (config.source == "auto" and embedded_default):
-            rows, source = load_split(HUMANEVAL, "embedded", config.revision)
+    def load(self) -> tuple[list[Row], Source]:
+        if resolve_source(self.config.source, self.embedded_model) == "embedded":
+            rows, source = load_split(HUMANEVAL, "embedded", self.config.revision)
             return rows, replace(source, name=f"{source.name} with derived inputs")
-        rows, source = load_split(HUMANEVAL_PLUS, config.source, config.revision)
+        rows, source = load_split(HUMANEVAL_PLUS, self.config.source, self.config.revision)
         if source.sha256 == MINI_SHA256:
             source = replace(source, name="HumanEval+ Mini v0.1.10 (original file, fewer inputs)")
         return rows, source

@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from tasks.base import Problem, Prompt, Score, Task, TaskConfig, TaskError
+from tasks.fields import ID, TEXT, TEXT_OR_BLANK
 from tasks.files import Row
 from tasks.math_answers import final_answer, same_text, solution_answer
-from tasks.math_golds import unequal_golds
+from tasks.math_golds import LIBRARIES, unequal_golds
 from tasks.math_grader import Comparison, GraderPool
 from tasks.math_shots import MINERVA_SHOTS
 from tasks.prompts import chat_prompt, completion_prompt
-from tasks.sources import HubSet, Split, load_split
+from tasks.sources import HubSet, Split
 
 # The order of lm_eval's group minerva_math.
 SUBJECTS = (
@@ -29,13 +30,15 @@ SUBJECTS = (
 )
 MATH = Split(
     title="MATH test",
-    fields=("problem", "solution"),
+    fields={"problem": TEXT, "solution": TEXT},
+    optional={"answer": TEXT_OR_BLANK, "unique_id": ID, "type": TEXT_OR_BLANK},
     hub=HubSet("EleutherAI/hendrycks_math", "test", 5000, SUBJECTS, "21a5633873b6a120296cce3e2df9d5550074f4a3"),
 )
 # The 500 problems that "Let's Verify Step by Step" (Lightman et al. 2023, arXiv 2305.20050) kept for evaluation.
 MATH500 = Split(
     title="MATH-500",
-    fields=("problem", "solution", "answer"),
+    fields={"problem": TEXT, "solution": TEXT, "answer": TEXT},
+    optional={"unique_id": ID, "type": TEXT_OR_BLANK},
     hub=HubSet("HuggingFaceH4/MATH-500", "test", 500, revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"),
     originals={"35dc41080a3680858b27fa7e0533d2d547825316fc5dafe5d316f4ccc5a06132": 500},
 )
@@ -50,26 +53,33 @@ class Math(Task):
     """`problems` hold the subjects in proportion from the first one on, so that a limit is a fair sample of MATH."""
 
     split = MATH
-    shots_styles = ("keyed", "lm_eval")
     prompt_styles = ("auto", "chat", "plain", "lm_eval")
     scorers = ("math_verify",)
-    scorer = "math_verify"
+    most_shots = len(MINERVA_SHOTS)
+    id_field = "unique_id"
+    libraries = LIBRARIES
 
     def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
-        self.name = config.name
-        self.prompt_style = "chat" if config.prompt_style == "auto" else config.prompt_style
+        super().__init__(config, embedded_default)
         self.stop = LM_EVAL_STOP if self.prompt_style == "lm_eval" else STOP
-        self.shots = len(MINERVA_SHOTS) if config.shots is None else config.shots
-        if self.shots > len(MINERVA_SHOTS):
-            raise TaskError(f"shots={self.shots}: {self.split.title} has {len(MINERVA_SHOTS)} fixed examples")
-        rows, self.source = load_split(self.split, config.source, config.revision, embedded_default)
-        in_source = _problems(rows, self.split)
-        ordered = subjects_in_proportion(in_source)
-        self.problems: Sequence[Problem] = ordered[: config.limit]
-        if len(self.problems) < len(ordered) and ordered != in_source:
-            self.source = replace(self.source, name=f"{self.source.name}, subjects in proportion")
         self._graders = GraderPool()
         self._check_golds()
+
+    def number_of_shots(self, asked: int | None) -> int:
+        return len(MINERVA_SHOTS) if asked is None else asked
+
+    def problem(self, number: int, row: Row) -> Problem:
+        gold = row.get("answer") or solution_answer(row["solution"])
+        if not gold:
+            raise TaskError(f"{self.source.where}, row {number + 1}: the solution has no \\boxed answer")
+        given = row.get("unique_id")
+        return Problem(f"math-test-{number}" if given is None else str(given), row["problem"], gold, row)
+
+    def arrange(self, problems: Sequence[Problem]) -> Sequence[Problem]:
+        ordered = subjects_in_proportion(problems)
+        if self.config.limit is not None and self.config.limit < len(ordered) and ordered != problems:
+            self.source = replace(self.source, name=f"{self.source.name}, subjects in proportion")
+        return ordered
 
     def prompt(self, problem: Problem) -> Prompt:
         shots = MINERVA_SHOTS[: self.shots]
@@ -105,18 +115,6 @@ class Math(Task):
 
 class Math500(Math):
     split = MATH500
-
-
-def _problems(rows: Sequence[Row], split: Split) -> list[Problem]:
-    problems = []
-    for number, row in enumerate(rows):
-        gold = row.get("answer") or solution_answer(row["solution"])
-        if not gold:
-            raise TaskError(f"{split.title}, row {number + 1}: the solution has no \\boxed answer")
-        problems.append(Problem(row.get("unique_id") or f"math-test-{number}", row["problem"], gold, row))
-    if len({problem.id for problem in problems}) < len(problems):
-        raise TaskError(f"{split.title}: the values of unique_id are not unique")
-    return problems
 
 
 def subjects_in_proportion(problems: Sequence[Problem]) -> list[Problem]:

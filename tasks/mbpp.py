@@ -9,32 +9,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tasks.base import Problem, Prompt, Source, TaskConfig, TaskError
+from tasks.base import Problem, Prompt, Source, TaskError
 from tasks.code_extract import Extracted, extract
 from tasks.code_prompts import (
     MBPP_STYLES,
+    auto_style,
     code_style,
     lm_eval_mbpp,
     mbpp_docstring,
     mbpp_text,
-    number_of_shots,
-    pick_style,
     question,
 )
 from tasks.code_score import TEST_LIMITS, CodeTask
-from tasks.code_score_plus import PlusTask
+from tasks.code_score_plus import PLUS_FIELDS, PlusTask
 from tasks.code_trees import bindings, parse
+from tasks.fields import ID, NAME, TEXT, TEXT_OR_BLANK, TEXTS, TEXTS_OR_NONE, shown
 from tasks.files import Row
 from tasks.mbpp_shots import SHOTS
+from tasks.problems import plain_id
 from tasks.sandbox import Limits
-from tasks.sources import HubSet, Split, load_file, load_split
+from tasks.sources import HubSet, Split, load_file, load_split, resolve_source, user_path
 
 FULL_SHA256 = "ccf64ceae9c5403bf50a044cb6d505bfd2a2963ee58338ba268fd65beab92a9f"
 SANITIZED_SHA256 = "ca95deaa9a01ef0a6f439f88bcf0dd3db3563d22f22aad6cae04ebb9a8d8c8e9"
 TEST_IDS = range(11, 511)
+QUESTION = {"text": TEXT, "prompt": TEXT}  # one of them
 MBPP = Split(
     title="MBPP",
-    fields=("task_id", "code", "test_list"),
+    fields={"task_id": ID, "code": TEXT, "test_list": TEXTS},
+    optional=QUESTION | {"test_setup_code": TEXT_OR_BLANK, "test_imports": TEXTS_OR_NONE},
     hub=HubSet("google-research-datasets/mbpp", "test", 500, ("full",), "4bb6404fdc6cacfda99d4ac4205087b89d32030c"),
     originals={FULL_SHA256: 974, SANITIZED_SHA256: 427},
     embedded="mbpp_test.jsonl",
@@ -44,7 +47,8 @@ RELEASE_SHA256 = "af43697e8791c4c149bdfd6b489d8b5412507551ac20e28a439f650b8225db
 ORIGIN_SHA256 = "7a5aec547b134fa297ee6c45f829298aa3f58de02547b8d8a5c3d85d9cb10efc"
 MBPP_PLUS = Split(
     title="MBPP+ v0.2.0",
-    fields=("task_id", "prompt"),
+    fields={"task_id": ID, "prompt": TEXT},
+    optional=PLUS_FIELDS | {"test_list": TEXTS, "code": TEXT, "canonical_solution": TEXT, "entry_point": NAME},
     hub=HubSet("evalplus/mbppplus", "test", 378, (None,), "b2d74c91837c3f2a20c1299ae98133cbe7cfa077"),
     originals={RELEASE_SHA256: 378, ORIGIN_SHA256: 378},
 )
@@ -55,18 +59,11 @@ class Mbpp(CodeTask):
     """The test problems (ids 11-510) of the full set, or all of the sanitized set."""
 
     suite = "asserts"
+    split = MBPP
     scorers: tuple[str, ...] = ("lopa_bench", "lm_eval")
+    styles = MBPP_STYLES
     prompt_styles = ("auto", *MBPP_STYLES)
-
-    def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
-        rows, self.source = self._load(config, embedded_default)
-        self.name = config.name
-        self.scorer = config.scorer or self.scorers[0]
-        self.prompt_style = pick_style(MBPP_STYLES, config.prompt_style, self.source.kind)
-        style = MBPP_STYLES[self.prompt_style]
-        self.shots = number_of_shots(style, self.prompt_style, config.shots)
-        self.stop, self._open_fence = style.stop, style.open_fence
-        self.problems: Sequence[Problem] = [self._problem(row) for row in self._select(rows)][: config.limit]
+    most_shots = len(SHOTS)
 
     def prompt(self, problem: Problem) -> Prompt:
         if self.prompt_style == "question":
@@ -109,25 +106,21 @@ class Mbpp(CodeTask):
         }
         return job, TEST_LIMITS
 
-    def _load(self, config: TaskConfig, embedded_default: bool) -> tuple[list[Row], Source]:
-        rows, source = load_split(MBPP, config.source, config.revision, embedded_default)
-        for number, row in enumerate(rows, start=1):
-            if not isinstance(row.get("text", row.get("prompt")), str) or not row["test_list"]:
-                raise TaskError(f"{source.name}, row {number}: expected `text` or `prompt`, and tests in `test_list`")
+    def load(self) -> tuple[list[Row], Source]:
+        rows, source = load_split(MBPP, self.config.source, self.config.revision, self.embedded_model)
         if source.sha256 == SANITIZED_SHA256:
             source = replace(source, name="MBPP sanitized (original file)")
         return rows, source
 
-    def _select(self, rows: list[Row]) -> list[Row]:
+    def takes(self, row: Mapping[str, Any]) -> bool:
         """The full file also holds the examples and the train split. No problem is one of the examples."""
         if self.source.sha256 == FULL_SHA256:
-            return [row for row in rows if row["task_id"] in TEST_IDS]
-        if self.source.kind == "embedded":
-            return rows
-        shown = {shot["task_id"] for shot in SHOTS[: self.shots]}
-        return [row for row in rows if row["task_id"] not in shown]
+            return row["task_id"] in TEST_IDS
+        shown = {str(shot["task_id"]) for shot in SHOTS[: self.shots]}
+        return self.source.kind == "embedded" or plain_id(str(row["task_id"])) not in shown
 
-    def _problem(self, row: Row) -> Problem:
+    def problem(self, number: int, row: Row) -> Problem:
+        _check_row(row, f"{self.source.where}, row {number + 1}")
         prefix = "embedded-mbpp" if self.source.kind == "embedded" else "mbpp"
         return Problem(f"{prefix}-{row['task_id']}", mbpp_text(row), row["code"], row)
 
@@ -147,25 +140,40 @@ class MbppPlus(PlusTask, Mbpp):
     def job(self, problem: Problem, program: str) -> tuple[dict[str, Any], Limits]:
         return PlusTask.job(self, problem, program)
 
-    def _load(self, config: TaskConfig, embedded_default: bool) -> tuple[list[Row], Source]:
-        if config.source == "embedded" or (config.source == "auto" and embedded_default):
-            rows, source = load_split(MBPP, "embedded", config.revision)
+    def load(self) -> tuple[list[Row], Source]:
+        if resolve_source(self.config.source, self.embedded_model) == "embedded":
+            rows, source = load_split(MBPP, "embedded", self.config.revision)
             return rows, replace(source, name=f"{source.name} with derived inputs")
-        rows, source = load_split(MBPP_PLUS, config.source, config.revision)
-        style = pick_style(MBPP_STYLES, config.prompt_style, source.kind)
+        rows, source = load_split(MBPP_PLUS, self.config.source, self.config.revision)
+        style = auto_style(source.kind) if self.config.prompt_style == "auto" else self.config.prompt_style
         if style in ("lm_eval", "lopa") and any("test_list" not in row for row in rows):
-            rows = _with_origin_format(rows, Path(config.source).expanduser(), style)
+            rows = _with_origin_format(rows, user_path(self.config.source), style)
         return rows, source
 
-    def _select(self, rows: list[Row]) -> list[Row]:
+    def takes(self, row: Mapping[str, Any]) -> bool:
         """lm_eval's three examples (ids 2, 3, 4) are problems here; they stay, as there, to give its prompts."""
-        return rows
+        return True
 
-    def _problem(self, row: Row) -> Problem:
+    def problem(self, number: int, row: Row) -> Problem:
         if self.source.kind == "embedded":
-            return Mbpp._problem(self, row)
-        number = str(row["task_id"]).rpartition("/")[2]
-        return Problem(f"mbpp-plus-{number}", mbpp_text(row), row.get("code") or row["canonical_solution"], row)
+            return Mbpp.problem(self, number, row)
+        gold = row.get("code") or row.get("canonical_solution")
+        if gold is None:
+            raise TaskError(f"{self.source.where}, row {number + 1}: no value for code or canonical_solution")
+        last = str(row["task_id"]).rpartition("/")[2]
+        return Problem(f"mbpp-plus-{last}", mbpp_text(row), gold, row)
+
+
+def _check_row(row: Row, where: str) -> None:
+    """Raises TaskError for a row whose tests could judge no program."""
+    if row.get("text") is None and row.get("prompt") is None:
+        raise TaskError(f"{where}: no value for text or prompt; the question is wanted in one of them")
+    gold = parse(row["code"])
+    for name, code in [("code", row["code"]), *(("test_list", test) for test in row["test_list"])]:
+        if parse(code) is None:
+            raise TaskError(f"{where}: {name} holds {shown(code)}; allowed: programs in Python")
+    if gold is None or not set(_names(row["test_list"])) & bindings(gold):
+        raise TaskError(f"{where}: no test uses a name that the gold program defines")
 
 
 def _with_origin_format(rows: list[Row], path: Path, style: str) -> list[Row]:
@@ -173,12 +181,14 @@ def _with_origin_format(rows: list[Row], path: Path, style: str) -> list[Row]:
     other = path.with_name(ORIGIN_FILE)
     if not other.is_file():
         raise TaskError(
-            f"prompt_style={style} needs the tests in {ORIGIN_FILE}, which is not in {path.parent.absolute()}"
+            f"task.prompt_style={style} needs the tests in {ORIGIN_FILE}, which is not in {path.parent.absolute()}"
         )
     origin = {str(row["task_id"]): row for row in load_file(MBPP_PLUS, other)[0]}
     merged = []
-    for row in rows:
-        found = origin[str(row["task_id"]).rpartition("/")[2]]
+    for number, row in enumerate(rows, start=1):
+        found = origin.get(str(row["task_id"]).rpartition("/")[2])
+        if found is None or not found.get("test_list"):
+            raise TaskError(f"{other} has no tests for task_id {shown(row['task_id'])} ({path}, row {number})")
         merged.append({**row, "text": found["prompt"], "test_list": found["test_list"]})
     return merged
 

@@ -49,14 +49,23 @@ def keyed_draw(key: str, pool: Sequence[Shot], count: int, excluded: Container[s
     """
     rng = random.Random(hashlib.sha256(key.encode()).digest())
     drawn: list[Shot] = []
-    for index in rng.sample(range(len(pool)), len(pool)):
+    for index in _permutation(len(pool), rng):
         if len(drawn) == count:
             break
         if pool[index].question not in excluded:
             drawn.append(pool[index])
     if len(drawn) < count:
-        raise TaskError(f"shots={count}, but only {len(drawn)} of {len(pool)} train rows are no test problems")
+        raise TaskError(f"task.shots={count}, but only {len(drawn)} of {len(pool)} train rows are no test problems")
     return drawn
+
+
+def _permutation(size: int, rng: random.Random) -> Iterator[int]:
+    """`rng.sample(range(size), size)`, drawn only as far as it is read."""
+    left = list(range(size))
+    for last in range(size - 1, -1, -1):
+        place = rng.randrange(last + 1)
+        yield left[place]
+        left[place] = left[last]
 
 
 def lm_eval_draws(train_rows: int, count: int) -> Iterator[list[int]]:

@@ -1,11 +1,14 @@
-"""The tasks by name."""
+"""The tasks by name, and those of one's own by `task.target`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
-from tasks.base import Task, TaskConfig, TaskError
+from tasks.base import Problem, Source, Task, TaskConfig, TaskError
+from tasks.fields import shown
+from tasks.problems import unique_problems
 
 # name -> module:class, imported when the task is made; each is constructed as Class(config, embedded_default).
 TASKS: dict[str, str] = {
@@ -21,37 +24,108 @@ TASKS: dict[str, str] = {
 
 def make_task(config: TaskConfig, embedded_default: bool) -> Task:
     """Checks the settings and loads the task. `embedded_default` says what source=auto means for the model."""
-    return check_settings(config)(config, embedded_default)
+    task = check_settings(config)(config, embedded_default)
+    _check_made(task)
+    task.problems = task.problems[: config.limit]
+    return task
 
 
-def check_settings(config: TaskConfig) -> Callable[[TaskConfig, bool], Task]:
-    """The task's class, after all that can be judged before anything is loaded. Raises TaskError."""
-    if config.name not in TASKS:
-        raise TaskError(f"task {config.name!r} is unknown, allowed: {', '.join(TASKS)}")
-    module, _, class_name = TASKS[config.name].partition(":")
-    task_class = getattr(import_module(module), class_name)
+def check_settings(config: TaskConfig) -> type[Task]:
+    """The task's class, after all that can be judged before anything is loaded. Raises TaskError.
+
+    A task of one's own that was not given a name takes that of its class.
+    """
+    if config.target is not None:
+        task_class = load_target(config.target)
+        if config.name in TASKS:
+            config.name = getattr(task_class, "name", task_class.__name__.lower())
+        if config.name in TASKS:
+            raise TaskError(
+                f"task.target={config.target} is named {config.name}, as a task of this package; "
+                "allowed: a name of its own (task.name=...)"
+            )
+    elif config.name in TASKS:
+        module, _, class_name = TASKS[config.name].partition(":")
+        task_class = getattr(import_module(module), class_name)
+    else:
+        raise TaskError(
+            f"task {config.name!r} is unknown, allowed: {', '.join(TASKS)}; "
+            "task.target=module:Class names one of your own"
+        )
     check_config(config, task_class)
     return task_class
 
 
-def check_config(config: TaskConfig, task_class: type) -> None:
-    """Every setting that can be judged before anything is loaded. A task class lists its own styles and scorers."""
+def load_target(target: str) -> type[Task]:
+    """The task class at "module:Class", from anywhere Python can import from. Raises TaskError."""
+    module, _, name = target.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except Exception as error:  # whatever the module does when it is imported
+        reason = f"{type(error).__name__}: {error}" if not isinstance(error, (ImportError, AttributeError)) else error
+        raise TaskError(f"task.target={target} cannot be loaded ({reason}); allowed: module:Class") from error
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise TaskError(f"task.target={target} is {_described(found)}; allowed: a subclass of tasks.base.Task")
+    if missing := sorted(found.__abstractmethods__):
+        raise TaskError(f"task.target={target} lacks what a task must have: {', '.join(missing)}")
+    return found
+
+
+def _words(wanted: Any) -> str:
+    return " or ".join(kind.__name__ for kind in (wanted if isinstance(wanted, tuple) else [wanted]))
+
+
+def _described(found: object) -> str:
+    return f"the class {found.__name__}" if isinstance(found, type) else f"a {type(found).__name__}"
+
+
+def check_config(config: TaskConfig, task_class: type[Task]) -> None:
+    """Every setting that can be judged before anything is loaded, against what the class says that it reads."""
     _check_integer("limit", config.limit, least=1)
     _check_integer("shots", config.shots, least=0)
     if not config.source:
-        raise TaskError("source is empty, allowed: auto, embedded, hub or a path to a file")
-    _check_choice("shots_style", config.shots_style, getattr(task_class, "shots_styles", ()))
-    _check_choice("prompt_style", config.prompt_style, getattr(task_class, "prompt_styles", ()))
-    if config.scorer is not None:
-        _check_choice("scorer", config.scorer, getattr(task_class, "scorers", ()))
+        raise TaskError("task.source is empty, allowed: auto, embedded, hub or a path to a file")
+    most = task_class.most_shots
+    if most is not None and (config.shots or 0) > most:
+        examples = f"{most} fixed examples" if most else "no examples"
+        raise TaskError(
+            f"task.shots={config.shots}: task={config.name} has {examples}; allowed: at most {most}, or null"
+        )
+    defaults = TaskConfig()
+    for name, allowed in (
+        ("shots_style", task_class.shots_styles),
+        ("prompt_style", task_class.prompt_styles),
+        ("scorer", task_class.scorers),
+    ):
+        _check_choice(name, getattr(config, name), getattr(defaults, name), allowed, config.name)
 
 
 def _check_integer(name: str, value: object, least: int) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise TaskError(f"{name}={value!r} is not allowed: an integer >= {least}, or null for the default")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63):
+        raise TaskError(f"task.{name}={value!r} is not allowed: an integer >= {least}, or null for the default")
 
 
-def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
-    """A task that lists no choices judges the value itself."""
-    if allowed and value not in allowed:
-        raise TaskError(f"{name}={value!r} is unknown, allowed: {', '.join(allowed)}")
+def _check_choice(name: str, value: Any, default: Any, choices: Sequence[str], task: str) -> None:
+    """The default is always allowed; a task that lists no choices reads no other value."""
+    if value == default or value in choices:
+        return
+    unset = "null" if default is None else default
+    if choices:
+        raise TaskError(f"task.{name}={value!r} is unknown, allowed: {', '.join(dict.fromkeys([*choices, unset]))}")
+    raise TaskError(f"task.{name}={value!r} has no meaning for task={task}, which reads no {name}; allowed: {unset}")
+
+
+def _check_made(task: Task) -> None:
+    """What every task must have, also one whose class has a constructor of its own."""
+    kind = type(task).__name__
+    wanted: dict[str, Any] = {"name": str, "scorer": str, "stop": (tuple, list), "source": Source, "problems": Sequence}
+    for name, wanted_type in wanted.items():
+        if not isinstance(getattr(task, name, None), wanted_type):
+            found = shown(getattr(task, name, None))
+            raise TaskError(f"the task {kind} was made with {name}={found}; allowed: {_words(wanted_type)}")
+    for problem in task.problems:
+        if not isinstance(problem, Problem):
+            raise TaskError(
+                f"the task {kind} has a problem of type {type(problem).__name__}; allowed: tasks.base.Problem"
+            )
+    unique_problems(task.problems, task.source.where, range(1, len(task.problems) + 1), task.id_field)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.base import Source, TaskError
+from tasks.fields import ANY, Kind, shown
 from tasks.files import Row, read_rows
 
 EMBEDDED_DIR = Path(__file__).parent / "embedded"
@@ -36,11 +37,14 @@ class Split:
     """One split of a benchmark: what its rows hold and where it can be had.
 
     `title` is the benchmark's own name; only the original files (`originals`: sha256 -> number of rows) and the Hub
-    set carry it. `embedded` names a file in tasks/embedded and `embedded_title` what a table may call it.
+    set carry it. `fields` must have a value, of a kind if one is given; `optional` fields may be absent or null.
+    `embedded` names a file in tasks/embedded (or, as a whole path, beside a task of one's own) and `embedded_title`
+    what a table may call it.
     """
 
     title: str
-    fields: tuple[str, ...]
+    fields: Mapping[str, Kind] | tuple[str, ...]
+    optional: Mapping[str, Kind] = field(default_factory=dict)
     hub: HubSet | None = None
     originals: Mapping[str, int] = field(default_factory=dict)
     embedded: str | None = None
@@ -53,12 +57,22 @@ def load_split(
     """Loads the rows that `source` ("auto", "embedded", "hub" or a path) names. A relative path starts at the cwd."""
     kind = resolve_source(source, embedded_default)
     if revision is not None and kind != "hub":
-        raise TaskError(f"revision={revision!r} is for source=hub only; this run takes {split.title} from {kind!r}")
+        raise TaskError(
+            f"task.revision={revision!r} is for task.source=hub only; this run takes {split.title} from {kind!r}"
+        )
     if kind == "embedded":
         return _load_embedded(split)
     if kind == "hub":
         return _load_hub(split, revision)
-    return load_file(split, Path(kind).expanduser())
+    return load_file(split, user_path(kind))
+
+
+def user_path(text: str) -> Path:
+    """A path as a user writes it."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise TaskError(f"task.source={text} is no path here: {error}") from None
 
 
 def resolve_source(source: str, embedded_default: bool) -> str:
@@ -75,27 +89,29 @@ def load_file(split: Split, path: Path) -> tuple[list[Row], Source]:
         name = f"{split.title} (original file)"
     else:
         name = f"file {path.name} ({len(rows)} rows in the format of {split.title})"
-    return rows, Source("file", name, sha256, len(rows))
+    return rows, Source("file", name, sha256, len(rows), path=str(path))
 
 
 def _load_embedded(split: Split) -> tuple[list[Row], Source]:
     if split.embedded is None:
-        raise TaskError(f"there is no embedded set for {split.title}: give source=hub or source=<path to a file>")
-    rows, sha256 = _read_checked(split, EMBEDDED_DIR / split.embedded)
-    return rows, Source("embedded", split.embedded_title, sha256, len(rows))
+        hub = "task.source=hub or " if split.hub else ""
+        raise TaskError(f"there is no embedded set for {split.title}: give {hub}task.source=<path to a file>")
+    path = EMBEDDED_DIR / split.embedded
+    rows, sha256 = _read_checked(split, path)
+    return rows, Source("embedded", split.embedded_title or split.title, sha256, len(rows), path=str(path))
 
 
 def _load_hub(split: Split, revision: str | None) -> tuple[list[Row], Source]:
     from tasks.hub import fetch_rows  # it needs `datasets`, which the other sources do not
 
     if split.hub is None:
-        raise TaskError(f"{split.title} has no source on the Hub: give source=<path to a file>")
+        raise TaskError(f"{split.title} has no source on the Hub: give task.source=<path to a file>")
     wanted = revision or split.hub.revision
     rows, found = fetch_rows(split, wanted)
     where = f"{split.hub.name} (revision {found})"
-    check_rows(rows, split.fields, where)
     if len(rows) != split.hub.rows:
         raise TaskError(f"{where} has {len(rows)} rows, expected {split.hub.rows}")
+    check_rows(rows, split, where)
     return rows, Source("hub", split.hub.name, canonical_sha256(rows), len(rows), found)
 
 
@@ -108,24 +124,29 @@ def canonical_sha256(rows: Iterable[Row]) -> str:
     return digest.hexdigest()
 
 
-def check_rows(rows: list[Row], fields: tuple[str, ...], where: str) -> None:
-    """Every row is an object that holds the fields; the first one that does not is named."""
+def check_rows(rows: list[Row], split: Split, where: str) -> None:
+    """Every row is an object whose fields hold what they should; the first one that does not is named."""
     if not rows:
-        raise TaskError(f"{where} has no rows")
+        raise TaskError(f"{where} has no rows; a file with {split.title} is wanted")
+    fields = split.fields if isinstance(split.fields, Mapping) else dict.fromkeys(split.fields, ANY)
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict):
-            raise TaskError(f"{where}, row {number}: expected an object, found {type(row).__name__}")
+            raise TaskError(f"{where}, row {number}: expected an object, found {shown(row)}")
         missing = [name for name in fields if row.get(name) is None]
         if missing:
             raise TaskError(
                 f"{where}, row {number}: no value for {', '.join(missing)}; "
                 f"found the fields {', '.join(map(str, row)) or '(none)'}, expected {', '.join(fields)}"
             )
+        for name, kind in {**fields, **split.optional}.items():
+            value = row.get(name)
+            if value is not None and (fault := kind.fault(value)) is not None:
+                raise TaskError(f"{where}, row {number}: {name} is {shown(value)}; {fault}")
 
 
 def _read_checked(split: Split, path: Path) -> tuple[list[Row], str]:
     rows, sha256 = read_rows(path, split.title)
-    check_rows(rows, split.fields, str(path))
+    check_rows(rows, split, str(path))
     expected = split.originals.get(sha256)
     if expected is not None and len(rows) != expected:
         raise TaskError(f"{path} has the checksum of {split.title} but {len(rows)} rows, expected {expected}")

@@ -10,6 +10,7 @@ import pytest
 from tasks.base import Problem, Prompt, TaskConfig, TaskError
 from tasks.math_grader import Comparison, GraderPool
 from tasks.math_task import Math, Math500, subjects_in_proportion
+from tasks.registry import make_task
 from tests.benchmark_files import MATH500, golden_prompts
 
 ROWS = [
@@ -30,7 +31,9 @@ def _task(source: Path, **settings: object) -> Math:
 
 
 def test_there_is_no_embedded_set() -> None:
-    with pytest.raises(TaskError, match="there is no embedded set for MATH test: give source=hub or source=<path"):
+    with pytest.raises(
+        TaskError, match="there is no embedded set for MATH test: give task.source=hub or task.source=<path"
+    ):
         Math(TaskConfig(name="math", source="embedded"), embedded_default=False)
     with pytest.raises(TaskError, match="there is no embedded set for MATH-500"):
         Math500(TaskConfig(name="math500"), embedded_default=True)
@@ -54,7 +57,7 @@ def test_a_verdict_and_its_status(math_file: Path) -> None:
 def test_a_solution_without_an_answer_is_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps(ROWS[0]) + "\n" + json.dumps({"problem": "Why?", "solution": "Because."}))
-    with pytest.raises(TaskError, match=r"MATH test, row 2: the solution has no \\boxed answer"):
+    with pytest.raises(TaskError, match=r"mine\.jsonl, row 2: the solution has no \\boxed answer"):
         _task(path)
 
 
@@ -146,8 +149,8 @@ def test_chat_shots_are_turns(math_file: Path) -> None:
     assert messages is not None
     assert len(messages) == 9
     assert messages[-1]["content"] == "Problem:\nWhat is $2^3$?\n\nSolution:"
-    with pytest.raises(TaskError, match="shots=5: MATH test has 4 fixed examples"):
-        _task(math_file, shots=5)
+    with pytest.raises(TaskError, match="task.shots=5: task=math has 4 fixed examples; allowed: at most 4"):
+        make_task(TaskConfig(name="math", source=str(math_file), shots=5), embedded_default=False)
 
 
 @pytest.mark.parametrize("key", ["minerva_math_algebra-k4-rank0of1", "minerva_math_algebra-k4-rank1of8"])

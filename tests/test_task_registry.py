@@ -24,14 +24,17 @@ def test_a_task_is_made_by_name(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"name": "gsm8"}, "task 'gsm8' is unknown, allowed: gsm8k, math, math500, mbpp"),
-        ({"limit": 0}, "limit=0 is not allowed: an integer >= 1"),
+        ({"limit": 0}, "task.limit=0 is not allowed: an integer >= 1"),
         ({"limit": -3}, "limit=-3 is not allowed: an integer >= 1"),
         ({"limit": True}, "limit=True is not allowed"),
-        ({"shots": -1}, "shots=-1 is not allowed: an integer >= 0"),
-        ({"source": ""}, "source is empty, allowed: auto, embedded, hub or a path"),
-        ({"shots_style": "random"}, "shots_style='random' is unknown, allowed: keyed, lm_eval"),
-        ({"prompt_style": "cat"}, "prompt_style='cat' is unknown, allowed: auto, chat, plain, lm_eval, lm_eval_cot"),
-        ({"scorer": "mine"}, "scorer='mine' is unknown, allowed: lopa_bench, lopa_bench_strict, lm_eval_strict"),
+        ({"shots": -1}, "task.shots=-1 is not allowed: an integer >= 0"),
+        ({"source": ""}, "task.source is empty, allowed: auto, embedded, hub or a path"),
+        ({"shots_style": "random"}, "task.shots_style='random' is unknown, allowed: keyed, lm_eval"),
+        (
+            {"prompt_style": "cat"},
+            "task.prompt_style='cat' is unknown, allowed: auto, chat, plain, lm_eval, lm_eval_cot",
+        ),
+        ({"scorer": "mine"}, "task.scorer='mine' is unknown, allowed: lopa_bench, lopa_bench_strict, lm_eval_strict"),
     ],
 )
 def test_a_wrong_setting_is_named_with_the_allowed_ones(settings: dict[str, Any], message: str) -> None:

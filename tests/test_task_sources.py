@@ -56,7 +56,11 @@ BROKEN = [  # file, content, message
     ("a.jsonl", b"", "a.jsonl has no rows"),
     ("a.jsonl", LINES.encode()[:-8], r"a\.jsonl, line 2: expected one JSON object a line, found '\{\"question\""),
     ("a.jsonl", b"<html>", r"a\.jsonl, line 1: .*found '<html>'"),
-    ("a.jsonl", b"[1]\n", r"a\.jsonl, row 1: expected an object, found list"),
+    (
+        "a.jsonl",
+        b"[1]\n",
+        r"a\.jsonl, line 1: expected one JSON object a line, found a list; a file that is one list ends in \.json",
+    ),
     (
         "a.jsonl",
         b'{"question": "x"}',
@@ -82,9 +86,9 @@ def test_a_broken_file_is_named_with_what_was_found(tmp_path: Path, file: str, c
 def test_a_missing_file_a_typing_error_and_a_needless_revision(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"none\.jsonl does not exist .* a file with GSM8K test is wanted"):
         load_split(SPLIT, str(tmp_path / "none.jsonl"))
-    with pytest.raises(TaskError, match="source 'hubb' is neither auto, embedded nor hub, and no such file"):
+    with pytest.raises(TaskError, match="task.source='hubb' is neither auto, embedded nor hub, and no such file"):
         load_split(SPLIT, "hubb")
-    with pytest.raises(TaskError, match="revision='v1' is for source=hub only"):
+    with pytest.raises(TaskError, match="task.revision='v1' is for task.source=hub only"):
         load_split(SPLIT, "embedded", revision="v1")
 
 
@@ -104,7 +108,7 @@ def _assert_refused_quickly(reason: str) -> None:
         load_split(SPLIT, "hub")
     assert time.monotonic() - begin < 10
     assert "openai/gsm8k main/test" in str(caught.value)
-    assert "source=<path" in str(caught.value)
+    assert "task.source=<path" in str(caught.value)
 
 
 @pytest.fixture
