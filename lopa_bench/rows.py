@@ -134,7 +134,7 @@ class Rows:
             "key": identity.key,
             "union_key": identity.union_key,
             "identity": identity.facts,
-            "config": {**self.plan.resolved, "decoder": asdict(config.decoder)},
+            "config": {**self.plan.resolved, "decoder": asdict(config.decoder), "task": asdict(config.task)},
             "versions": versions(),
             "host": self.host,
             "git_revision": git_revision(),

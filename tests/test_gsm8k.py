@@ -202,7 +202,7 @@ def test_lm_eval_cot_prompts_are_equal_byte_for_byte() -> None:
 
 def test_the_cot_style_has_eight_fixed_examples(test_file: Path) -> None:
     assert _task(test_file, prompt_style="lm_eval_cot").shots == 8
-    with pytest.raises(TaskError, match="task.shots=9: task.prompt_style=lm_eval_cot has 8 fixed examples"):
+    with pytest.raises(TaskError, match=r"task\.shots=9: task\.prompt_style=lm_eval_cot has 8 fixed examples"):
         _task(test_file, prompt_style="lm_eval_cot", shots=9)
 
 

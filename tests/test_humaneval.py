@@ -76,7 +76,7 @@ def test_styles_of_others() -> None:
 
 
 def test_there_are_no_examples() -> None:
-    with pytest.raises(TaskError, match="shots=2: prompt_style=lopa has 0 fixed examples"):
+    with pytest.raises(TaskError, match=r"task\.shots=2: task=humaneval has no examples; allowed: at most 0"):
         task("embedded", shots=2, prompt_style="lopa")
 
 

@@ -32,7 +32,7 @@ def _task(source: Path, **settings: object) -> Math:
 
 def test_there_is_no_embedded_set() -> None:
     with pytest.raises(
-        TaskError, match="there is no embedded set for MATH test: give task.source=hub or task.source=<path"
+        TaskError, match=r"there is no embedded set for MATH test: give task\.source=hub or task\.source=<path"
     ):
         Math(TaskConfig(name="math", source="embedded"), embedded_default=False)
     with pytest.raises(TaskError, match="there is no embedded set for MATH-500"):
@@ -149,7 +149,7 @@ def test_chat_shots_are_turns(math_file: Path) -> None:
     assert messages is not None
     assert len(messages) == 9
     assert messages[-1]["content"] == "Problem:\nWhat is $2^3$?\n\nSolution:"
-    with pytest.raises(TaskError, match="task.shots=5: task=math has 4 fixed examples; allowed: at most 4"):
+    with pytest.raises(TaskError, match=r"task\.shots=5: task=math has 4 fixed examples; allowed: at most 4"):
         make_task(TaskConfig(name="math", source=str(math_file), shots=5), embedded_default=False)
 
 

@@ -116,9 +116,9 @@ def test_styles_that_show_the_question_as_a_docstring(tmp_path: Path) -> None:
 
 def test_examples_are_bounded_and_other_styles_have_none(tmp_path: Path) -> None:
     source = rows_file(tmp_path, {})
-    with pytest.raises(TaskError, match="task.shots=4: task=mbpp has 3 fixed examples; allowed: at most 3"):
+    with pytest.raises(TaskError, match=r"task\.shots=4: task=mbpp has 3 fixed examples; allowed: at most 3"):
         task(source, shots=4)
-    with pytest.raises(TaskError, match="task.prompt_style=question has 0"):
+    with pytest.raises(TaskError, match=r"task\.prompt_style=question has 0"):
         task(source, shots=1, prompt_style="question")
     one = task(source, shots=1)
     assert one.prompt(one.problems[0]).text.count("[DONE]") == 1

@@ -1,8 +1,11 @@
 """Settings of a task are checked before anything is loaded."""
 
+import ast
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +60,183 @@ def test_every_task_has_its_yaml() -> None:
         settings = yaml.safe_load((folder / f"{name}.yaml").read_text())
         assert name in TASKS
         assert TaskConfig(**settings) == TaskConfig(name=name)
+
+
+# --- a task of one's own
+
+OWN = '''
+from pathlib import Path
+
+from tasks.base import Problem, Prompt, Score, Source, Task
+from tasks.fields import TEXT
+from tasks.sources import Split
+
+
+class Capitals(Task):
+    split = Split("Capitals", {"country": TEXT, "capital": TEXT}, embedded=str(Path(__file__).with_name("rows.jsonl")))
+    prompt_styles = ("plain", "shouted")
+    scorers = ("contains", "equals")
+    most_shots = 2
+    stop = ("\\n",)
+
+    def problem(self, number, row):
+        return Problem(f"capital-{number}", f"The capital of {row['country']} is", row["capital"], row)
+
+    def prompt(self, problem):
+        examples = "".join(f"{p.question} {p.gold}. " for p in self.in_source[:self.shots])
+        text = examples + problem.question
+        return Prompt(text.upper() if self.prompt_style == "shouted" else text)
+
+    def score(self, problem, completion):
+        found = problem.gold == completion.strip() if self.scorer == "equals" else problem.gold in completion
+        return Score(found, "ok", completion)
+
+
+class Plain(Task):
+    """With a constructor of its own that looks at no setting."""
+
+    name = "plain_rows"
+
+    def __init__(self, config, embedded_default):
+        self.name, self.scorer, self.stop = config.name, "mine", ()
+        self.source = Source("file", "mine", "0" * 64, 20)
+        self.problems = [Problem(str(i), f"{i}?", str(i), {}) for i in range(20)]
+
+    def prompt(self, problem):
+        return Prompt(problem.question)
+
+    def score(self, problem, completion):
+        return Score(completion == problem.gold, "ok")
+
+
+class Twice(Plain):
+    def __init__(self, config, embedded_default):
+        super().__init__(config, embedded_default)
+        self.problems[7] = self.problems[3]
+
+
+class Blank(Plain):
+    def __init__(self, config, embedded_default):
+        super().__init__(config, embedded_default)
+        del self.source
+
+
+class OneString(Plain):
+    def __init__(self, config, embedded_default):
+        super().__init__(config, embedded_default)
+        self.stop = "\\n"
+
+
+class Gsm8kAgain(Plain):
+    name = "gsm8k"
+
+
+class Unfinished(Task):
+    def prompt(self, problem):
+        return Prompt(problem.question)
+
+
+function = len
+'''
+COUNTRIES = (("Peru", "Lima"), ("Chad", "N'Djamena"), ("Laos", "Vientiane"))
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module with tasks of a user, beside its rows."""
+    (tmp_path / "own_tasks.py").write_text(OWN)
+    rows = [json.dumps({"country": country, "capital": capital}) for country, capital in COUNTRIES]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    (tmp_path / "broken.py").write_text("def (")
+    (tmp_path / "failing.py").write_text("raise RuntimeError('no luck')")
+    (tmp_path / "needing.py").write_text("import a_library_that_is_not_here")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "own_tasks"
+    sys.modules.pop("own_tasks", None)
+
+
+def make(target: str, **settings: Any) -> Any:
+    return make_task(TaskConfig(target=target, **settings), embedded_default=True)
+
+
+def test_a_task_of_ones_own_has_every_setting_that_it_names(own: str) -> None:
+    made = make(f"{own}:Capitals", limit=2, shots=1, prompt_style="shouted", scorer="equals")
+    assert [problem.gold for problem in made.problems] == ["Lima", "N'Djamena"]
+    assert made.prompt(made.problems[1]).text == "THE CAPITAL OF PERU IS LIMA. THE CAPITAL OF CHAD IS"
+    assert [made.score(made.problems[0], text).correct for text in ("Lima", "It is Lima")] == [True, False]
+    assert (made.scorer, made.source.kind, made.source.name, made.source.rows) == ("equals", "embedded", "Capitals", 3)
+    plain = make(f"{own}:Capitals")
+    assert (plain.prompt_style, plain.shots, plain.scorer, len(plain.problems)) == ("plain", 0, "contains", 3)
+
+
+def test_its_name_is_the_one_that_it_was_given_or_that_of_its_class(own: str) -> None:
+    assert make(f"{own}:Capitals", name="cities").name == "cities"
+    assert make(f"{own}:Capitals").name == "capitals"
+    assert make(f"{own}:Plain").name == "plain_rows"
+
+
+def test_a_limit_holds_for_a_constructor_that_looks_at_no_setting(own: str) -> None:
+    assert [problem.id for problem in make(f"{own}:Plain", limit=3).problems] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "message"),
+    [
+        ("own_tasks:Capitals", {"prompt_style": "bogus"}, "prompt_style='bogus' is unknown, allowed: plain, shouted"),
+        ("own_tasks:Capitals", {"shots": 3}, "task.shots=3: task=capitals has 2 fixed examples; allowed: at most 2"),
+        ("own_tasks:Capitals", {"scorer": "x"}, "task.scorer='x' is unknown, allowed: contains, equals, null"),
+        ("own_tasks:Capitals", {"shots_style": "lm_eval"}, "shots_style='lm_eval' has no meaning for task=capitals"),
+        ("own_tasks:Capitals", {"limit": 0}, "task.limit=0 is not allowed: an integer >= 1"),
+        ("own_tasks:Plain", {"prompt_style": "bogus"}, "task=plain_rows, which reads no prompt_style; allowed: auto"),
+        ("own_tasks:Plain", {"shots": 7}, "task.shots=7: task=plain_rows has no examples; allowed: at most 0"),
+        ("own_tasks:Plain", {"scorer": "mine"}, "task=plain_rows, which reads no scorer; allowed: null"),
+        ("own_tasks:Twice", {}, "mine, rows 4 and 8 have the same id: 3"),
+        ("own_tasks:Blank", {}, "the task Blank was made with source=None; allowed: Source"),
+        ("own_tasks:OneString", {}, r"the task OneString was made with stop='\\n'; allowed: tuple or list"),
+        ("own_tasks:Gsm8kAgain", {}, "is named gsm8k, as a task of this package; allowed: a name of its own"),
+        ("own_tasks:Unfinished", {}, "task.target=own_tasks:Unfinished lacks what a task must have: score"),
+        ("own_tasks:function", {}, "own_tasks:function is a builtin_function_or_method; allowed: a subclass"),
+        ("own_tasks:Path", {}, "task.target=own_tasks:Path is the class Path; allowed: a subclass of tasks.base.Task"),
+        ("own_tasks:Missing", {}, "task.target=own_tasks:Missing cannot be loaded .*allowed: module:Class"),
+        ("own_tasks", {}, "task.target=own_tasks cannot be loaded .*allowed: module:Class"),
+        ("", {}, "task.target= cannot be loaded"),
+        ("nowhere:Task", {}, "No module named 'nowhere'.; allowed: module:Class"),
+        ("needing:Task", {}, "No module named 'a_library_that_is_not_here'"),
+        ("broken:Task", {}, "broken:Task cannot be loaded .SyntaxError: invalid syntax"),
+        ("failing:Task", {}, "failing:Task cannot be loaded .RuntimeError: no luck"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("own")
+def test_what_a_task_of_ones_own_does_not_read_is_refused(target: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(TaskError, match=message) as caught:
+        make(target, **settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "humaneval", "shots_style": "lm_eval"}, "task=humaneval, which reads no shots_style; allowed: keyed"),
+        ({"name": "math", "shots_style": "lm_eval"}, "task=math, which reads no shots_style; allowed: keyed"),
+        ({"name": "gsm8k", "shots_style": "lm_eval"}, "task.shots_style=lm_eval has no meaning with no examples"),
+        ({"name": "gsm8k", "shots_style": "lm_eval", "prompt_style": "lm_eval_cot"}, "no meaning with fixed examples"),
+        ({"name": "humaneval", "shots": 1}, "task.shots=1: task=humaneval has no examples; allowed: at most 0"),
+        ({"name": "gsm8k", "limit": 2**63}, f"task.limit={2**63} is not allowed"),
+        ({"name": "gsm8k", "shots": 2**64}, f"task.shots={2**64} is not allowed"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_nothing_reads_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(TaskError, match=re.escape(message)):
+        make_task(TaskConfig(**settings), embedded_default=True)
+
+
+def test_every_hint_names_a_setting_as_it_is_written() -> None:
+    """`source=...` alone is no setting of the command line: what a message says must be accepted as it stands."""
+    names = "|".join(name for name in TaskConfig.__dataclass_fields__ if name != "name")
+    bare = re.compile(rf"(?<![.\w`])(?:{names})=")
+    for path in sorted((Path(__file__).parents[1] / "tasks").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "TaskError":
+                texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+                wrong = [text for text in texts if isinstance(text, str) and bare.search(text)]
+                assert not wrong, f"{path.name}, line {node.lineno}: {wrong}"

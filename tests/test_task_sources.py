@@ -86,9 +86,9 @@ def test_a_broken_file_is_named_with_what_was_found(tmp_path: Path, file: str, c
 def test_a_missing_file_a_typing_error_and_a_needless_revision(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"none\.jsonl does not exist .* a file with GSM8K test is wanted"):
         load_split(SPLIT, str(tmp_path / "none.jsonl"))
-    with pytest.raises(TaskError, match="task.source='hubb' is neither auto, embedded nor hub, and no such file"):
+    with pytest.raises(TaskError, match=r"task\.source='hubb' is neither auto, embedded nor hub, and no such file"):
         load_split(SPLIT, "hubb")
-    with pytest.raises(TaskError, match="task.revision='v1' is for task.source=hub only"):
+    with pytest.raises(TaskError, match=r"task\.revision='v1' is for task\.source=hub only"):
         load_split(SPLIT, "embedded", revision="v1")
 
 
