@@ -88,7 +88,7 @@ _CHOICES = {
     "prompt": ("ids", "text"),
 }
 _APIS = {"sglang": ("generate",), "openai": ("completions", "chat")}
-_LEAST = {"threads": 1, "retries": 0, "concurrency": 1}
+_RANGES = {"threads": (1, 4096), "retries": (0, 65536), "concurrency": (1, 65536)}
 _ABOVE_ZERO = ("timeout_s", "startup_s", "rate", "slo_s", "slo_ttft_s", "backoff_s")
 
 
@@ -101,10 +101,10 @@ def check_backend(settings: BackendSettings) -> None:
         value = getattr(settings, name, None)
         if value is not None and (value.partition(":")[0] if name == "device" else value) not in allowed:
             raise BackendError(f"backend.{name}={value} is not allowed; allowed: {', '.join(allowed)}")
-    for name, least in _LEAST.items():
+    for name, (least, most) in _RANGES.items():
         value = getattr(settings, name, None)
-        if value is not None and value < least:
-            raise BackendError(f"backend.{name}={value} is not allowed; allowed: integers from {least} on")
+        if value is not None and not least <= value <= most:
+            raise BackendError(f"backend.{name}={value} is not allowed; allowed: integers from {least} to {most}")
     for name in _ABOVE_ZERO:
         value = getattr(settings, name, None)
         if value is not None and not (0 < value < math.inf):
