@@ -107,13 +107,13 @@ def test_with_one_model_k_0_of_lopa_is_its_base_by_default() -> None:
         ("run.warmup=-1", "from 0 to 65536"),
         ("task.samples=0", "from 1 to 65536"),
         ("task.samples=9223372036854775808", "from 1 to 65536"),
-        ("model.max_length=1", "from 2 to 2147483647"),
+        ("model.max_length=1", "from 2 to 16777216"),
         ("backend.threads=0", "from 1 to 4096"),
         ("backend.threads=5000", "from 1 to 4096"),
     ],
 )
 def test_a_whole_number_has_a_first_and_a_last_allowed_value(override: str, allowed: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{override} is not allowed; allowed: integers {allowed}$"):
+    with pytest.raises(ValueError, match=rf"^{override} is not allowed; allowed: (integers|an integer) {allowed}$"):
         validate(composed(override))
 
 
@@ -127,7 +127,6 @@ def test_the_first_and_the_last_value_are_allowed(override: str) -> None:
 WRONG = [
     (["decoder.k=-1"], "decoder.k=-1 is not allowed; allowed: from 0 to 1024"),
     (["decoder.k=two"], "decoder.k=two is not allowed; allowed: an integer from 0 to 1024, or auto"),
-    (["run.seed=9223372036854775808"], "run.seed=9223372036854775808 is not allowed; allowed: integers from 0 to 9223"),
     (["task=gsm9k"], "task=gsm9k is unknown; allowed: gsm8k"),
     (["decoder.tau_conf=1.5"], "decoder.tau_conf=1.5 is not allowed; allowed: from 0 to 1"),
     (["decoder.block_size=0"], "decoder.block_size=0 is not allowed; allowed: from 1 to 65536"),
