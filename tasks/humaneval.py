@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from tasks.base import Problem, Prompt, Source, TaskError
-from tasks.code_extract import Extracted, bindings, extract, parse, preamble
+from tasks.code_extract import Extracted, extract, preamble
 from tasks.code_prompts import HUMANEVAL_STYLES, code_style, question
 from tasks.code_score import TEST_LIMITS, CodeTask
 from tasks.code_score_plus import PLUS_FIELDS, PlusTask
+from tasks.code_trees import bindings, parse
 from tasks.fields import ID, NAME, TEXT, shown
 from tasks.files import Row
 from tasks.sandbox import Limits
