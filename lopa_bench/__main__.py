@@ -6,6 +6,7 @@ import os
 import sys
 
 from lopa_bench import streams
+from lopa_bench.words import plain
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
@@ -44,7 +45,7 @@ def main() -> None:
         if verbose or message is None:
             sweep.conclude()
             raise
-        print(message, file=sys.stderr)
+        print("\n".join(map(plain, message.split("\n"))), file=sys.stderr)
         code = 2
     failed = sweep.conclude()
     _warn_of_lost_output()

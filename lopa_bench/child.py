@@ -23,6 +23,7 @@ from lopa_bench.schema import to_json
 from lopa_bench.signals import die_with_parent, exit_code, status_of, stop_on_signals
 from lopa_bench.storage import whole_file
 from lopa_bench.streams import secure
+from lopa_bench.words import plain
 
 
 def main() -> int:
@@ -53,7 +54,7 @@ def main() -> int:
 def _failure(error: BaseException) -> tuple[dict[str, Any], int]:
     message = explain(error)
     if message is not None:
-        print(message, file=sys.stderr)
+        print("\n".join(map(plain, message.split("\n"))), file=sys.stderr)
         return _outcome("refused" if isinstance(error, Locked) else "failed", message.removeprefix("error: ")), 2
     traceback.print_exc()
     status = "out_of_memory" if is_out_of_memory(error) else "failed"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -28,10 +28,13 @@ from lopa_bench.memory import oom_kills
 from lopa_bench.schema import to_json
 from lopa_bench.storage import whole_file
 from lopa_bench.streams import secure
+from lopa_bench.varied import as_text, by_name
+from lopa_bench.words import plain
 
 STOP = "stop"  # in the sweep's folder: no further job is to start
 GRACE_SECONDS = 60.0  # for a job that was asked to stop, before it is killed
 LOG, REPORT, OUTCOME, SETTINGS = "job.log", "job.json", "outcome.json", "settings.yaml"
+VARIED = "varied.json"  # in the sweep's folder: the names of what its jobs differ in
 # As `-m lopa_bench.child`, but of this installation: the launch folder may hold a folder `lopa_bench`.
 START = f"""
 import sys
@@ -74,6 +77,22 @@ class JobReport:
         return row | {name: self.numbers.get(name) for name in RUN_COLUMNS}
 
 
+def note_varied(sweep: Path, names: Sequence[str]) -> None:
+    """Left in the sweep's folder for its jobs, which may run on other machines."""
+    sweep.mkdir(parents=True, exist_ok=True)
+    with whole_file(sweep / VARIED) as file:
+        file.write(to_json(list(names)).encode())
+
+
+def own_of(overrides: Sequence[str], sweep: Path) -> dict[str, str]:
+    """A job's overrides without those that all jobs of its sweep have."""
+    try:
+        names = json.loads((sweep / VARIED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, value in by_name(overrides).items() if name in names}
+
+
 def read_report(folder: Path) -> JobReport | None:
     try:
         return JobReport(**json.loads((folder / REPORT).read_text()))
@@ -94,6 +113,7 @@ def supervise(settings: DictConfig) -> Any:
         return _returned(report, settings)
     if settings.tracker.group is None:
         settings.tracker.group = sweep.name
+    settings.tracker.varied = as_text(own_of(report.overrides, sweep))
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / SETTINGS) as file:
         file.write(OmegaConf.to_yaml(settings, resolve=True).encode())
@@ -217,7 +237,7 @@ def _say(report: JobReport) -> None:
     seconds = "" if report.seconds is None else f" after {report.seconds:.1f} s"
     reason = f" ({report.error})" if report.error else ""
     where = f", see {Path(report.folder) / LOG}" if report.status != "finished" else ""
-    print(f"[{report.job}] {report.status}{seconds}{reason}{where}", file=sys.stderr, flush=True)
+    print(plain(f"[{report.job}] {report.status}{seconds}{reason}{where}"), file=sys.stderr, flush=True)
 
 
 def _now() -> str:

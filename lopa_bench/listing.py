@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.locks import is_locked
-from lopa_bench.words import number, percent
+from lopa_bench.varied import as_text, by_name
+from lopa_bench.words import number, percent, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
 COLUMNS = ("status", "task", "model", "decoder", "k", "n", "accuracy", "TPF", "TPS", "run")
+TEXTS = ("status", "task", "model", "decoder", "run")
+IN_COLUMNS = ("task", "model", "decoder", "decoder.base", "decoder.k")  # of settings
 TEXT_CHARACTERS = 600
-WIDTH = 400
 
 
 class NoRun(ValueError):
@@ -32,16 +34,22 @@ def command(arguments: Sequence[str]) -> int:
     try:
         parts = listing(options.out) if options.command == "ls" else details(find(options.run, options.out), options.n)
     except NoRun as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("\n".join(map(plain, f"error: {error}".splitlines())), file=sys.stderr)
         return 2
     from lopa_bench.console import console_on
 
     console = console_on(sys.stdout)
-    if options.command == "ls" and not console.is_terminal:
-        console.width = WIDTH  # one line a run, for grep
     for part in parts:
+        if options.command == "ls" and not console.is_terminal:
+            from rich.measure import Measurement
+
+            console.width = Measurement.get(console, _boundless(console), part).maximum  # one line a run, for grep
         console.print(part)
     return 0
+
+
+def _boundless(console: Console) -> ConsoleOptions:
+    return console.options.update(width=10**6)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,28 +73,41 @@ def listing(out: Path) -> list[RenderableType]:
         raise NoRun(f"no runs in {out}: neither {out}/runs/*/run.parquet nor {out}/*/run.parquet")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
     for name in COLUMNS:
-        is_text = name in ("status", "task", "model", "decoder", "run")
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=name != "run", overflow="fold")
-    for folder in folders:
-        _add_line(table, folder)
+        is_text = name in TEXTS
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text, overflow="fold")
+    found = [(folder, row) for folder in folders if (row := _row(folder)) is not None]
+    settings = [by_name(row["argv"]) for _, row in found]
+    for (folder, row), own in zip(found, settings, strict=True):
+        _add_line(table, folder, row, {name: value for name, value in own.items() if not _is_shared(name, settings)})
     return [table]
 
 
-def _add_line(table: Table, folder: Path) -> None:
+def _row(folder: Path) -> dict[str, Any] | None:
     from lopa_bench.integrity import left_out
     from lopa_bench.reading import read_run
 
     try:
         row = read_run(folder).to_pylist()[0]
     except FileNotFoundError:
-        return
-    if left_out(folder, row, steps=False):
-        return
+        return None
+    return None if left_out(folder, row, steps=False) else row
+
+
+def _is_shared(name: str, settings: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a column of its own shows it, or all of several runs have it with the same value."""
+    return name in IN_COLUMNS or (len(settings) > 1 and len({own.get(name) for own in settings}) == 1)
+
+
+def _add_line(table: Table, folder: Path, row: Mapping[str, Any], own: Mapping[str, str]) -> None:
+    from rich.text import Text
+
     decoder = f"{row['decoder']} on {row['base']}" if row["base"] else row["decoder"]
     decoder += f" by {row['backend']}" if row["device"] == "server" else ""
     n = str(row["n"]) if row["n"] is not None else f"({_rows_written(folder)})"
     numbers = [percent(row["accuracy"]), number(row["tpf"]), number(row["tps"])]
-    table.add_row(status(folder, row), row["task"], row["model"], decoder, row["k"] or "-", n, *numbers, folder.name)
+    decoder = " ".join(filter(None, (decoder, as_text(own))))
+    cells = (status(folder, row), row["task"], row["model"], decoder, row["k"] or "-", n, *numbers, folder.name)
+    table.add_row(*(Text(plain(cell)) for cell in cells))
 
 
 def status(folder: Path, row: Mapping[str, Any]) -> str:
@@ -150,7 +171,9 @@ def details(folder: Path, n: int) -> list[RenderableType]:
         "command": " ".join(["python -m lopa_bench", *row["argv"]]),
         "decoder": ", ".join(f"{name}={value}" for name, value in config["decoder"].items() if value is not None),
     }
-    parts: list[RenderableType] = [Text(f"{name}: {value}") for name, value in facts.items() if value is not None]
+    parts: list[RenderableType] = [
+        Text(plain(f"{name}: {value}")) for name, value in facts.items() if value is not None
+    ]
     parts.append(result_table(row | {"status": facts["status"]}, numbers))
     for title, rows in (("worst", worst(samples, n)), ("slowest", slowest(samples, n))):
         parts += [Text(f"\n{title} samples", style="bold"), *map(_sample, rows)]
@@ -179,7 +202,8 @@ def _sample(row: Mapping[str, Any]) -> RenderableType:
         f"{row['problem_id']} #{row['sample_index']}: {verdict} ({row['score_status']}), {row['finish_reason']}, "
         f"{row['content_tokens'] or 0} tokens{calls}{time}"
     )
-    return Padding(Text(f"{head}\n{row['error'] or _judgement(row)}"), (0, 0, 1, 2))
+    lines = f"{plain(head)}\n{row['error'] or _judgement(row)}".split("\n")
+    return Padding(Text("\n".join(map(plain, lines))), (0, 0, 1, 2))
 
 
 def _judgement(row: Mapping[str, Any]) -> str:

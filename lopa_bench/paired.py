@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.statistics import adjusted
-from lopa_bench.words import number
+from lopa_bench.words import number, plain
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -43,13 +43,18 @@ def compare_all(runs: Sequence[Run]) -> list[tuple[Run, Mapping[str, Any]]]:
 
     first, numbers = runs[0]
     source = (first["task"], first["source_sha256"])
-    samples = read_samples(Path(first["folder"]))
+    samples = read_samples(_folders(first))
     found = [
-        (run, compare(samples, read_samples(Path(run[0]["folder"])), numbers["preset"], first["seed"]))
+        (run, compare(samples, read_samples(_folders(run[0])), numbers["preset"], first["seed"]))
         for run in runs[1:]
         if (run[0]["task"], run[0]["source_sha256"]) == source
     ]
     return _with_adjusted_p([(run, numbers) for run, numbers in found if numbers["pairs"]])
+
+
+def _folders(run: Mapping[str, Any]) -> list[Path]:
+    """All shards of a union."""
+    return [Path(folder) for folder in run.get("folders") or [run["folder"]]]
 
 
 def _with_adjusted_p(found: list[tuple[Run, dict[str, Any]]]) -> list[tuple[Run, Mapping[str, Any]]]:
@@ -71,12 +76,13 @@ def paired_table(runs: Sequence[Run]) -> Group | None:
         return None
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
     for name in ("decoder", "model"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, overflow="fold")
     for name in ("pairs", "accuracy", "p", "adjusted p", "TPF", "TPS", "latency"):
         table.add_column(name, justify="right", no_wrap=True)
     for (run, own), numbers in found:
-        table.add_row(*_cells(run, own, runs[0][1], numbers))
-    heading = f"paired with {_name(runs[0][0])} ({runs[0][0]['model']}): same problems, difference or ratio to it"
+        table.add_row(*map(Text, _cells(run, own, runs[0][1], numbers)))
+    first = plain(f"{_name(runs[0][0])} ({runs[0][0]['model']})")
+    heading = f"paired with {first}: same problems, difference or ratio to it"
     note = (
         "p: McNemar's exact test of equal accuracy; adjusted for the number of rows (Benjamini-Hochberg). "
         "Ranges are 95 % intervals of paired bootstraps."
@@ -90,8 +96,8 @@ def _cells(
     accuracy = numbers["accuracy_difference"]
     latency, reference = own.get("latency_s"), first.get("latency_s")
     return [
-        _name(run),
-        run["model"],
+        plain(_name(run)),
+        plain(run["model"]),
         str(numbers["pairs"]),
         "-" if accuracy is None else f"{100 * accuracy:+.1f} pt",
         _p(numbers["mcnemar_p"]),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from lopa_bench.metrics import Running
 from lopa_bench.schema import NOT_SCORED
-from lopa_bench.words import clock, number, percent
+from lopa_bench.words import clock, number, percent, plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -39,7 +39,7 @@ class Progress:
         from rich.console import Console
 
         self.total = total
-        self.label = label
+        self.label = plain(label)
         self.quiet = quiet
         self.running = Running()
         for row in seen:
@@ -47,7 +47,7 @@ class Progress:
         self._resumed = self.running.n
         self._resumed_tokens = self.running.tokens
         self._stream = stream or sys.stderr
-        self._console = Console(file=self._stream)
+        self._console = Console(file=self._stream, markup=False, emoji=False, highlight=False)
         self._bar: Bar | None = None
         self._started = self._line_at = time.monotonic()
         self._line_n = self.running.n

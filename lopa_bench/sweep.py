@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from lopa_bench.jobs import REPORT, SETTINGS, JobReport, read_report
+from lopa_bench.jobs import REPORT, SETTINGS, JobReport, note_varied, read_report
+from lopa_bench.varied import by_name, differing
 
 if TYPE_CHECKING:
     from lopa_bench.console import Run
@@ -56,6 +57,11 @@ class SweepTable(Callback):
             )
             sys.exit(2)
         SweepTable.opened = Sweep(folder, _expected(config), config.against)
+        try:
+            note_varied(folder, varied_names(config, SweepTable.opened.expected))
+        except OSError as error:
+            print(f"error: {folder} cannot be written ({error.strerror}); allowed: run.out=FOLDER", file=sys.stderr)
+            sys.exit(2)
 
 
 def _expected(config: DictConfig) -> list[list[str]]:
@@ -68,6 +74,13 @@ def _expected(config: DictConfig) -> list[list[str]]:
     params = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
     overrides = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
     return [job for batch in BasicSweeper.split_arguments(overrides, None) for job in batch]
+
+
+def varied_names(config: DictConfig, expected: Sequence[Sequence[str]]) -> list[str]:
+    """What the jobs differ in; of a sweeper that decides as it goes, what it may choose."""
+    if expected:
+        return list(dict.fromkeys(name for own in differing(expected) for name in own))
+    return list(by_name(f"{name}=" for name in config.hydra.sweeper.get("params") or ()))
 
 
 def conclude() -> int:
@@ -95,7 +108,11 @@ def finished_runs(jobs: Sequence[JobReport]) -> list[Run]:
     from lopa_bench.reading import read_run
 
     done = [job for job in jobs if job.status == "finished" and job.path]
-    return [(read_run(str(job.path)).to_pylist()[0] | {"folder": job.path}, job.numbers) for job in done]
+    return [(read_run(str(job.path)).to_pylist()[0] | _facts_of(job), job.numbers) for job in done]
+
+
+def _facts_of(job: JobReport) -> dict[str, Any]:
+    return {"folder": job.path, "folders": [job.path], "overrides": job.overrides}
 
 
 def with_unions(runs: Sequence[Run]) -> list[Run]:
@@ -115,9 +132,10 @@ def _union(group: list[Run]) -> list[Run]:
     from lopa_bench.reading import read_samples
 
     first, numbers = group[0]
-    samples = read_samples([Path(run["folder"]) for run, _ in group])
+    folders = [str(run["folder"]) for run, _ in group]
+    samples = read_samples(folders)
     whole = aggregate(samples, numbers["preset"], first["seed"])
-    return [({**first, "run_id": f"{count} shards", "shard": None}, whole)]
+    return [({**first, "run_id": f"{count} shards", "shard": None, "folders": folders}, whole)]
 
 
 def _track(jobs: Sequence[JobReport], folder: Path, runs: Sequence[Run]) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.tracking import TrackerConfig, WandbTracker
+from lopa_bench.varied import as_text, varied
 
 if TYPE_CHECKING:
     from lopa_bench.console import Run
 
+IN_LABEL = ("task", "model", "decoder", "decoder.base", "decoder.k")  # k is the axis
 CURVES = ("tpf", "tps", "accuracy")
-COLUMNS = ("task", "model", "decoder", "base", "k", "n", "accuracy", "tpf", "tpf_row", "tps", "latency_s")
+COLUMNS = ("task", "model", "decoder", "base", "k", "varied", "n", "accuracy", "tpf", "tpf_row", "tps", "latency_s")
 
 
 def track_sweep(config: TrackerConfig, folder: Path, runs: Sequence[Run]) -> None:
@@ -27,7 +29,11 @@ def track_sweep(config: TrackerConfig, folder: Path, runs: Sequence[Run]) -> Non
 def _charts(runs: Sequence[Run]) -> dict[str, Any]:
     import wandb
 
-    rows = [[run.get(name, numbers.get(name)) for name in COLUMNS] for run, numbers in runs]
+    names = [{"varied": as_text(own)} for own in varied(runs)]
+    rows = [
+        [{**run, **numbers, **name}.get(column) for column in COLUMNS]
+        for (run, numbers), name in zip(runs, names, strict=True)
+    ]
     charts: dict[str, Any] = {"runs": wandb.Table(list(COLUMNS), rows)}
     for name in CURVES:
         curves = branch_scaling(runs, name)
@@ -40,11 +46,14 @@ def _charts(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def branch_scaling(runs: Sequence[Run], name: str) -> dict[str, list[tuple[int, float]]]:
-    """For each task, model and base decoder the points (k, value), by k; a curve has two points at least."""
+    """For each task, model, base decoder and whatever else was varied the points (k, value), by k; a curve has two
+    points at least.
+    """
     curves: dict[str, list[tuple[int, float]]] = {}
-    for run, numbers in runs:
+    for (run, numbers), own in zip(runs, varied(runs), strict=True):
         k, value = run.get("k"), numbers.get(name)
         if k is not None and k.isdecimal() and value is not None:
-            label = f"{run['task']} {run['model']} {run.get('base') or run['decoder']}"
+            others = as_text({name: value for name, value in own.items() if name not in IN_LABEL})
+            label = f"{run['task']} {run['model']} {run.get('base') or run['decoder']} {others}".rstrip()
             curves.setdefault(label, []).append((int(k), value))
     return {label: sorted(points) for label, points in curves.items() if len({k for k, _ in points}) > 1}

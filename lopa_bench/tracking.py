@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lopa_bench.bounded import bounded
 from lopa_bench.metrics import Running
+from lopa_bench.words import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 MODES = ("offline", "online", "disabled")
 WAIT_SECONDS = 14.0  # at the start and at the end each, and a call that takes longer is the last one: 30 s in all
 LOG_SECONDS = 2.0
+NAME_CHARACTERS = 128  # of a name or a group, which is W&B's limit
 TABLE_ROWS = 200
 TEXT_CHARACTERS = 2000
 TABLE_COLUMNS = (
@@ -36,12 +40,16 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class TrackerConfig:
-    """Settings of a tracker (one YAML each in conf/tracker). `mode`, `project` and `group` are W&B's own."""
+    """Settings of a tracker (one YAML each in conf/tracker). `mode`, `project` and `group` are W&B's own.
+
+    `varied`: what a run differs in from the others of its sweep, as NAME=VALUE words; the sweep fills it in.
+    """
 
     name: str = "none"
     mode: str = "offline"
     project: str = "lopa_bench"
     group: str | None = None
+    varied: str | None = None
 
 
 class Tracker(Protocol):
@@ -80,11 +88,15 @@ def make_tracker(config: TrackerConfig, folder: Path | str) -> Tracker:
         raise ValueError(f"no tracker {config.name!r}; there are: none, wandb")
     if config.mode not in MODES:
         raise ValueError(f"tracker.mode is {config.mode!r}; allowed: {', '.join(MODES)}")
-    return WandbTracker(config.mode, config.project, folder, config.group)
+    return WandbTracker(config.mode, config.project, folder, config.group, config.varied)
 
 
 class WandbTracker:
-    """One W&B run for one run of ours, under the same id. After a failure it stays silent for the rest of the run."""
+    """One W&B run for one run of ours, under the same id.
+
+    After a failure or a deadline it is given up, for good: what comes back later logs nothing, and the W&B run, if
+    there is one, is closed as failed.
+    """
 
     def __init__(
         self,
@@ -92,64 +104,90 @@ class WandbTracker:
         project: str = "lopa_bench",
         dir: Path | str = ".",
         group: str | None = None,
+        varied: str | None = None,
     ) -> None:
         self.mode: Any = mode  # one of MODES; wandb types it as literals
         self.project = project
         self.dir = Path(dir)
         self.group = group
+        self.varied = varied
         self.running = Running()
         self._run: Any = None
+        self._given_up = threading.Event()
 
     def start(self, run: Mapping[str, Any]) -> None:
-        self._guarded("start", lambda: self._start(run))
+        self._run = self._guarded("start", lambda: self._started(run), late=self._close_as_failed)
 
     def sample(self, row: Mapping[str, Any]) -> None:
         self.running.add(row)
-        self._guarded("log", lambda: self._run.log(self._live(row)), LOG_SECONDS)
+        self._on_run("log", lambda run: run.log(self._live(row)), LOG_SECONDS)
 
     def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-        self._guarded("finish", lambda: self._finish(aggregates, tables))
+        self._on_run("finish", lambda run: self._finish(run, aggregates, tables))
 
     def finish_with(self, values: Callable[[], Mapping[str, Any]]) -> None:
         """Logs what `values` makes, and nothing else, and closes the run."""
 
-        def log_and_close() -> None:
-            self._run.log(dict(values()))
-            self._close(0, {})
+        def log_and_close(run: Any) -> None:
+            self._log(run, dict(values()))
+            self._close(run, 0, {})
 
-        self._guarded("finish", log_and_close)
+        self._on_run("finish", log_and_close)
 
     def fail(self, reason: str) -> None:
-        self._guarded("mark as failed", lambda: self._close(1, {"failed": reason}))
+        self._on_run("mark as failed", lambda run: self._close(run, 1, {"failed": reason}))
 
-    def _guarded(self, action: str, call: Callable[[], object], seconds: float = WAIT_SECONDS) -> None:
-        if self._run is None and action != "start":
+    def _on_run(self, action: str, call: Callable[[Any], object], seconds: float | None = None) -> None:
+        """The call on W&B's run, if there is one; a run that this call gives up is closed as failed."""
+        run = self._run
+        if run is None:
             return
-        try:
-            bounded(call, seconds)
-        except Exception as error:
-            self._run = None
-            reason = " ".join(str(error).split()) or type(error).__name__
-            log.warning("W&B could not %s (%s); this run goes on without it", action, reason)
 
-    def _start(self, run: Mapping[str, Any]) -> None:
+        def close(_: object) -> None:
+            self._close_as_failed(run)
+
+        self._guarded(action, lambda: call(run), seconds, close)
+        if self._given_up.is_set():
+            self._run = None
+
+    def _guarded(
+        self,
+        action: str,
+        call: Callable[[], object],
+        seconds: float | None = None,
+        late: Callable[[Any], object] = lambda _: None,
+    ) -> Any:
+        """What the call returns; None, and a warning, if it fails or takes too long.
+
+        `late` then gets what comes back all the same.
+        """
+        try:
+            return bounded(call, WAIT_SECONDS if seconds is None else seconds, self._given_up, late)
+        except Exception as error:
+            self._given_up.set()
+            reason = plain(" ".join(str(error).split())) or type(error).__name__
+            log.warning("W&B could not %s (%s); this run goes on without it", action, reason)
+            return None
+
+    def _started(self, run: Mapping[str, Any]) -> Any:
         import wandb
 
         self.dir.mkdir(parents=True, exist_ok=True)
         with _no_terminal():
-            self._run = wandb.init(
+            return wandb.init(
                 mode=self.mode,
                 project=self.project,
-                group=self.group,
+                group=self.group[:NAME_CHARACTERS] if self.group else None,
                 dir=str(self.dir),
                 id=self._id(run["run_id"]),
-                name=run["run_id"],
-                config=_config(run),
+                name=" ".join(filter(None, (self.varied, run["run_id"])))[:NAME_CHARACTERS],
+                config=_config(run) | ({"varied": self.varied} if self.varied else {}),
                 settings=_settings(wandb.Settings),
             )
 
     def _id(self, run_id: str) -> str:
         """Of our own run; with a number if that was tracked before and is now resumed, since W&B's run is closed."""
+        run_id = re.sub(r"[^\w.-]+", "-", run_id)  # a sweep's folder may have any name
         before = len([*self.dir.glob(f"wandb/*run-*{run_id}*")])
         return f"{run_id}-{before + 1}" if before else run_id
 
@@ -166,42 +204,39 @@ class WandbTracker:
         }
         return {name: value for name, value in numbers.items() if value is not None}
 
-    def _finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+    def _finish(self, run: Any, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         import wandb
 
         if "samples" in tables:
-            self._run.log({"samples": wandb.Table(list(TABLE_COLUMNS), _sample_rows(tables["samples"]))})
+            self._log(run, {"samples": wandb.Table(list(TABLE_COLUMNS), _sample_rows(tables["samples"]))})
         if "steps" in tables and tables["steps"].num_rows:
             filled = wandb.Histogram(np_histogram=_step_histogram(tables["steps"]))
             wins = wandb.Histogram(np_histogram=_histogram(tables["steps"]["winner"].to_numpy()))
-            self._run.log({"tokens_per_step": filled, "winning_branch": wins})
-        self._close(0, aggregates)
+            self._log(run, {"tokens_per_step": filled, "winning_branch": wins})
+        self._close(run, 0, aggregates)
 
-    def _close(self, exit_code: int, summary: Mapping[str, Any]) -> None:
-        run, self._run = self._run, None
-        run.summary.update({name: value for name, value in summary.items() if value is not None})
+    def _log(self, run: Any, values: Mapping[str, Any]) -> None:
+        if not self._given_up.is_set():
+            run.log(values)
+
+    def _close(self, run: Any, exit_code: int, summary: Mapping[str, Any]) -> None:
+        if self._given_up.is_set():
+            return
+        varied = {"varied": self.varied} if self.varied else {}
+        run.summary.update({name: value for name, value in summary.items() if value is not None} | varied)
         run.finish(exit_code=exit_code)
+        if self._given_up.is_set():
+            return
+        self._run = None
         if self.mode == "offline":
             print(f"W&B run kept offline; to upload it: wandb sync {run.settings.sync_dir}", file=sys.stderr)
 
-
-def bounded(call: Callable[[], object], seconds: float) -> None:
-    """The call, waited for no longer than this: TimeoutError then, and what it raises otherwise."""
-    errors: list[BaseException] = []
-
-    def attempt() -> None:
-        try:
-            call()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=attempt, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise TimeoutError(f"no answer within {seconds:g} s")
-    if errors:
-        raise errors[0]
+    def _close_as_failed(self, run: Any) -> None:
+        """Left open, W&B would call it finished at the end of this process."""
+        if run is not None:
+            with suppress(Exception):
+                run.summary.update({"failed": "given up: W&B took too long or failed"})
+                run.finish(exit_code=1)
 
 
 def _config(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,13 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
+def plain(text: object) -> str:
+    """A user's text for one line of a terminal: what moves the cursor, colours, hides or turns text is escaped."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape", "surrogatepass").decode() for sign in str(text)
+    )
+
+
 def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 

@@ -43,6 +43,41 @@ def test_ls_shows_one_line_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ]
 
 
+def test_ls_names_what_was_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["task.limit=2", "decoder.k=8"]
+    write(tmp_path, "a", [], argv=[*common, "decoder.tau_conf=0.9"], task="mbpp")
+    write(tmp_path, "b", [], argv=[*common, "decoder.tau_conf=0.8", "run.out=x", "task.shots=2"])
+    assert command(["ls", str(tmp_path)]) == 0
+    (_, first, second) = lines(capsys)
+    assert first[1:8] == ["mbpp", "mini", "lopa", "on", "d2f", "decoder.tau_conf=0.9", "8"]
+    assert second[1:9] == ["gsm8k", "mini", "lopa", "on", "d2f", "decoder.tau_conf=0.8", "task.shots=2", "8"]
+
+
+HOSTILE = {
+    "mini[/v2]": "mini[/v2]",
+    ":smile:[red]": ":smile:[red]",
+    "a\x1b[2J\nb": "a\\x1b[2J\\nb",
+    "x" * 700: "x" * 700,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_ls_and_show_show_a_users_text_as_text(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {"model": name, "task": name, "source_name": name, "argv": [f"model.name={name}", "task.limit=1"]}
+    answer = {"correct": False, "answer_text": name, "extracted": name, "error": None, "score_status": "ok"}
+    write(tmp_path, "a[b]", [sample(0, problem_id=name, **answer)], status="finished", n=1, **names)
+    assert command(["ls", str(tmp_path)]) == 0
+    (_, line) = lines(capsys)
+    assert line[1:3] == [HOSTILE[name]] * 2
+    assert line[-1] == "a[b]"
+    assert command(["show", "a[b", "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert HOSTILE[name].replace("\\n", "\n")[:60] in text or HOSTILE[name][:60] in text
+    assert command(["show", name[:40], "--out", str(tmp_path)]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
 def test_ls_knows_a_run_that_is_under_way(tmp_path: Path) -> None:
     folder = write(tmp_path, "a", [], status="running")
     lock = Lock(folder)

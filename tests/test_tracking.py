@@ -6,6 +6,7 @@ import logging
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,106 @@ def test_a_failing_wandb_costs_one_warning_and_not_the_run(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "no space left" in caplog.text
     assert "goes on without it" in caplog.text
+
+
+@pytest.mark.parametrize("slow", ["init", "log", "finish"])
+def test_what_was_given_up_logs_nothing_when_it_comes_back_and_ends_as_failed(
+    slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import wandb
+
+    run, back = _FakeRun(), threading.Event()
+
+    def wait(*_: Any, **__: Any) -> Any:
+        assert back.wait(60)
+        return run
+
+    monkeypatch.setattr(wandb, "init", wait if slow == "init" else lambda **_: run)
+    if slow == "log":
+        monkeypatch.setattr(run, "log", wait)
+    monkeypatch.setattr(tracking, "WAIT_SECONDS", 0.2 if slow == "init" else 10.0)
+    monkeypatch.setattr(tracking, "LOG_SECONDS", 0.2)
+    tracker = WandbTracker(dir=tmp_path)
+    tracker.start(run_row())
+    tracker.sample(ROWS[0])
+    logged = list(run.logged)
+    if slow == "finish":
+        monkeypatch.setattr(tracking, "WAIT_SECONDS", 0.2)
+        monkeypatch.setattr(tracking, "_sample_rows", lambda _: wait() and [])
+        tracker.finish(aggregate(tables()["samples"]), tables())
+    back.set()
+    wait_until(lambda: run.exit_code is not None)
+    tracker.sample(ROWS[1])
+    tracker.finish(aggregate(tables()["samples"]), tables())
+    assert run.logged == logged
+    assert (run.exit_code, run.summary) == (1, {"failed": "given up: W&B took too long or failed"})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"W&B could not {'start' if slow == 'init' else slow} (no answer within 0.2 s); this run goes on without it"
+    ]
+
+
+def test_after_an_error_the_rest_of_a_run_is_not_tracked_and_wandb_calls_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    run = _FakeRun()
+    monkeypatch.setattr(wandb, "init", lambda **_: run)
+    tracker = WandbTracker(dir=tmp_path)
+    tracker.start(run_row())
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "log", _raise)
+        tracker.sample(ROWS[0])
+    tracker.sample(ROWS[1])
+    tracker.finish({"tpf": 3.0}, tables())
+    assert (run.logged, run.exit_code, "tpf" in run.summary) == ([], 1, False)
+
+
+def test_a_library_that_wants_to_end_the_process_ends_only_the_tracking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import wandb
+
+    monkeypatch.setattr(wandb, "init", lambda **_: sys.exit(0))
+    follow(WandbTracker(dir=tmp_path))
+    assert "W&B could not start (SystemExit: 0)" in caplog.text
+
+
+def test_live_numbers_summary_name_group_and_what_was_varied_reach_wandb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    run, asked = _FakeRun(), {}
+    monkeypatch.setattr(wandb, "init", lambda **options: asked.update(options) or run)
+    settings = TrackerConfig("wandb", "offline", "project", "sweep-1", "task=gsm8k decoder.tau_conf=0.9")
+    tracker = make_tracker(settings, tmp_path)
+    tracker.start(run_row(run_id="r", model="a[/b]"))
+    tracker.sample(sample(0))
+    tracker.sample(sample(1, correct=False, content_tokens=21))
+    tracker.finish({"tpf": 2.0, "tps": 8.0, "accuracy": 0.5, "pass_at": None}, {})
+    assert (asked["project"], asked["group"], asked["mode"]) == ("project", "sweep-1", "offline")
+    assert (asked["id"], asked["name"]) == ("r", "task=gsm8k decoder.tau_conf=0.9 r")
+    assert asked["config"]["varied"] == "task=gsm8k decoder.tau_conf=0.9"
+    assert (asked["config"]["model"], asked["config"]["config"]) == ("a[/b]", {"decoder": {"k": 8}})
+    assert run.logged[1] == {
+        "running/accuracy": 0.5, "running/tpf": 2.0, "running/tps": 8.0, "running/errors": 0,
+        "sample/content_tokens": 21, "sample/forwards": 8, "sample/total_s": 2.0,
+    }  # fmt: skip
+    assert run.summary == {"tpf": 2.0, "tps": 8.0, "accuracy": 0.5, "varied": "task=gsm8k decoder.tau_conf=0.9"}
+    assert run.exit_code == 0
+
+
+def test_a_name_or_a_group_of_any_length_and_any_folder_name_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(wandb, "init", lambda **options: asked.update(options) or _FakeRun())
+    WandbTracker(dir=tmp_path, group="g" * 500, varied="v" * 500).start(run_row(run_id="my [sweep]: a/b"))
+    assert (len(asked["group"]), len(asked["name"])) == (128, 128)
+    assert asked["id"] == "my-sweep-a-b"
 
 
 def test_a_failed_run_is_marked_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,9 +312,10 @@ class _FakeRun:
         self.summary: dict[str, Any] = {}
         self.settings = type("Settings", (), {"sync_dir": "somewhere"})
         self.exit_code: int | None = None
+        self.logged: list[dict[str, Any]] = []
 
     def log(self, values: dict[str, Any]) -> None:
-        pass
+        self.logged.append(values)
 
     def finish(self, exit_code: int) -> None:
         self.exit_code = exit_code
