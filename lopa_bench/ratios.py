@@ -68,11 +68,8 @@ def _by_rows(first: Run, run: Run, rule: str, other: str) -> tuple[Ratios | None
     """Without the samples of both: only for runs whose rows say that they have the same ones."""
     same = key(first[0], rule) == key(run[0], other) and first[0].get("limit") == run[0].get("limit")
     if not same or first[1]["n"] != run[1]["n"]:
-        nothing = first[0] | {"config": {}}, run[0] | {"config": {}}
-        differing = [
-            name for name in ("task", "source_name", "model", "device") if nothing[0][name] != nothing[1][name]
-        ]
-        return None, ", ".join(differing) or "their problems"
+        facts = ("task", "source_name", "model", "device", "dtype")
+        return None, ", ".join(name for name in facts if first[0][name] != run[0][name]) or "problems"
     return _divided(first[1], run[1], run[1]["n"]), ""
 
 
