@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -23,10 +24,19 @@ def _memory() -> None:
     raise MemoryError("this fault was asked for")
 
 
+def _base(error: BaseException) -> None:
+    raise error
+
+
 FAULTS: dict[str, Callable[[], object]] = {
     "raise": _raise,
     "memory": _memory,
+    "generator-exit": lambda: _base(GeneratorExit()),
+    "cancelled": lambda: _base(asyncio.CancelledError()),
     "exit": lambda: sys.exit(0),
+    "exit-256": lambda: sys.exit(256),
+    "exit-3": lambda: sys.exit(3),
+    "exit-text": lambda: sys.exit("this fault was asked for"),
     "_exit": lambda: os._exit(0),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
@@ -49,7 +59,6 @@ class Faulty(Gsm8k):
         super().__init__(config, embedded_default)
         config.shots_style = self.fault
         self.scored = 0
-        self.instant = not self.fault.startswith("slow")
         if self.fault.startswith("early-"):
             FAULTS[self.fault.removeprefix("early-")]()
 
