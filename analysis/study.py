@@ -228,8 +228,9 @@ def _judged(samples: pa.Table) -> int:
 
 
 def _rest(run: Run, varied: Sequence[str]) -> Key:
-    """Decoder and settings, but for the named ones."""
-    kept = tuple(sorted((name, str(value)) for name, value in run.settings.items() if name not in varied))
+    """Decoder and settings, but for the named ones; where a score of one's own comes from goes with its name."""
+    left_out = {*varied, "score.target"} if "score.kind" in varied else varied
+    kept = tuple(sorted((name, str(value)) for name, value in run.settings.items() if name not in left_out))
     return (run.row["decoder"], run.row["base"], kept)
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from decoders import DecoderConfig, Vocabulary, decode, make_decoder
-from decoders.types import Readout
-from lopa_bench.backends.local import Job, LocalBackend
+from decoders.types import Keep, Readout, Request
+from lopa_bench.backends.local import Job, LocalBackend, Session
 from lopa_bench.backends.readout import read_out
+from lopa_bench.engines.masked import MaskedEngine
+from lopa_bench.models import transformer
 from lopa_bench.models.loader import load_model
-from tests.toy import VOCAB, backend, fixed
+from lopa_bench.units import Unit, sample_seed
+from tests.toy import VOCAB, backend, fixed, run
 
 MODELS = Path(__file__).parent / "golden" / "models"
 PROMPTS = [[3, 17, 21], [40, 2, 9, 9, 61, 5, 33], [1], [77, 12, 30, 8], [5, 6, 7, 8, 9, 10]]
@@ -137,3 +141,62 @@ def test_a_temperature_draws_by_the_seed_and_not_by_the_batch() -> None:
     logits = torch.tensor([[0.7, 0.2, 0.1, 1e-9]]).log().repeat(4000, 1)
     drawn = read_out(logits, Readout(temperature=1.0, seed=3), mask_id=3)["token"]
     assert np.bincount(drawn, minlength=3) / 4000 == pytest.approx([0.7, 0.2, 0.1], abs=0.03)
+
+
+def test_every_forward_draws_anew() -> None:
+    """One mask a forward and eight equally likely tokens: twelve draws are not all the same token."""
+    config = DecoderConfig(name="d2f", gen_length=12, block_size=1, tau_add=1.0, temperature=1.0, decode_tail=True)
+    generation = run(lambda ids, start: np.zeros((*ids.shape, VOCAB.size)), config)
+    assert [len(step.positions) for step in generation.steps] == [1] * generation.forwards
+    assert len(set(generation.ids)) > 2
+
+
+def test_every_sample_draws_by_its_own_seed() -> None:
+    """The seed of a unit comes from the run's seed, the problem and the sample; it is what the decode asks for."""
+    engine = MaskedEngine.__new__(MaskedEngine)
+    units = [Unit(0, 0), Unit(0, 1), Unit(1, 0)]
+    problems = [SimpleNamespace(id="a"), SimpleNamespace(id="b")]
+    settings = SimpleNamespace(run=SimpleNamespace(seed=5))
+    engine.plan = SimpleNamespace(config=settings, problem=lambda unit: problems[unit.index])  # type: ignore[assignment]
+    engine.prompt_ids, engine.served = {0: [1], 1: [1]}, SimpleNamespace(vocabulary=VOCAB)  # type: ignore[assignment]
+    engine.decoder = make_decoder(DecoderConfig(name="d2f", gen_length=2, temperature=1.0))
+    asked = [next(engine._start(unit)).readout.seed for unit in units]
+    assert asked == [sample_seed(5, problems[unit.index].id, unit.sample_index) for unit in units]
+    assert len(set(asked)) == 3
+
+
+@pytest.mark.parametrize("blocks", [None, np.repeat([1, 2], 132)], ids=["full", "block_causal"])
+def test_a_long_window_on_a_cache_reads_what_is_kept(
+    blocks: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """264 masks behind 40 kept positions: the fused kernel, explicit products, and no cache at all agree."""
+    local = LocalBackend(real().model, 304)
+    mask_id, readout = local.config.mask_id, Readout()
+    assert mask_id is not None
+    prompt, masks = np.array([[3 + i % 60 for i in range(40)]]), np.full((1, 264), mask_id)
+
+    def predicted(session: Session, request: Request) -> np.ndarray:
+        hidden_TD = local.model([session.open(request, local.device)], keep=True)
+        rows, columns = session.needed()
+        index = torch.from_numpy(rows * request.ids.shape[1] + columns)
+        values = read_out(local.model.logits(hidden_TD[index]), readout, mask_id)
+        return session.close(rows, columns, values).prob[0, -264:]
+
+    def new_session() -> Session:
+        return Session(local.new_cache(), local.config.shifted, mask_id)
+
+    def on_a_cache() -> np.ndarray:
+        session = new_session()
+        predicted(session, Request(prompt, np.array([40]), 0, readout))
+        return predicted(session, Request(masks, np.array([264]), 40, readout, blocks, keep=Keep(0, 0, 40)))
+
+    with torch.inference_mode():
+        fused = on_a_cache()
+        monkeypatch.setattr(transformer, "FUSED_FROM", 10**9)
+        explicit = on_a_cache()
+        whole = np.concatenate([prompt, masks], axis=1)
+        behind = np.concatenate([np.zeros(40, dtype=int), np.repeat([1, 1] if blocks is None else [1, 2], 132)])
+        at_once = predicted(new_session(), Request(whole, np.array([304]), 0, readout, behind))
+    assert fused[1:] == pytest.approx(explicit[1:], abs=1e-5)
+    assert fused[1:] == pytest.approx(at_once[1:], abs=1e-5)
+    assert fused.std() > 1e-4

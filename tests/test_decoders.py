@@ -223,6 +223,34 @@ def test_next_fill_prefers_the_branch_that_will_fill_most() -> None:
     assert len(generation.steps[1].positions) == 3
 
 
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("prompt", [[0], [END], [MASK, END, 3], list(range(7)) * 20])
+def test_what_the_prompt_holds_or_how_long_it_is_changes_nothing_right_of_it(name: str, prompt: list[int]) -> None:
+    """Mask and end ids in it are text like any other."""
+    model = fixed([0.6, 0.8, 0.7], prompt=len(prompt))
+    generation = run(model, DecoderConfig(name=name, gen_length=3), prompt=prompt)
+    assert (generation.ids, generation.finish_reason) == ((0, 1, 2), "length")
+    assert {position - len(prompt) for position in order(generation)} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_text_may_be_one_position_or_begin_with_its_end(name: str) -> None:
+    assert run(fixed([0.5]), DecoderConfig(name=name, gen_length=1)).ids == (0,)
+    first = run(fixed([0.99, 0.3, 0.2], [END, 1, 2]), DecoderConfig(name=name, gen_length=3))
+    assert (first.ids, first.finish_reason, first.forwards) == ((END,), "eos", 1)
+
+
+def test_more_branches_than_masks_and_blocks_longer_than_the_text_are_cut_down() -> None:
+    generation = run(fixed([0.5] * 4), DecoderConfig(k=1024, gen_length=4, block_size=65536))
+    assert [step.branches for step in generation.steps] == [1, 4, 3]
+    assert generation.ids == (0, 1, 2, 3)
+
+
+def test_a_text_that_does_not_fit_the_cache_is_refused_by_its_length() -> None:
+    with pytest.raises(ValueError, match=r"a text of 304 positions is too long; allowed: 256 \(model.max_length\)"):
+        run(fixed([0.5] * 4, prompt=300), DecoderConfig(name="greedy", gen_length=4), prompt=[0] * 300)
+
+
 def test_an_empty_prompt_is_refused() -> None:
     with pytest.raises(ValueError, match="empty prompt"):
         decode(make_decoder(DecoderConfig()), [], VOCAB)

@@ -41,10 +41,14 @@ class Session:
         self.request: Request | None = None
 
     def open(self, request: Request, device: torch.device) -> Segment:
-        """Carries out `keep` and lays out the call."""
+        """Carries out `keep` and lays out the call. Raises ValueError for a text that is longer than the cache."""
         if request.keep:
             self._keep(request.keep)
-        assert request.start + request.ids.shape[1] <= self.cache.max_length, "the text is longer than the cache"
+        end = request.start + request.ids.shape[1]
+        if end > self.cache.max_length:
+            raise ValueError(
+                f"a text of {end} positions is too long; allowed: {self.cache.max_length} (model.max_length)"
+            )
         self.request = request
         tokens_RW = torch.from_numpy(request.ids).to(device)
         self.segment = Segment(tokens_RW, request.start, self.cache, request.suffix, _mask(request, device, self.cache))
