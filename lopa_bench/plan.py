@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from decoders import UNMASKED, Decoder, make_decoder, resolve_settings
-from lopa_bench.backends.config import LocalSettings
+from lopa_bench.backends.config import LocalSettings, ServerSettings
 from lopa_bench.config import Config
 from lopa_bench.identity import Identity, identify
 from lopa_bench.models.check import check_model
 from lopa_bench.models.folders import is_embedded
 from lopa_bench.units import Shard, Unit
-from tasks.base import Problem, Prompt, Task
+from tasks.base import Problem, Prompt, Task, TaskError
 from tasks.registry import make_task
 
 
@@ -52,16 +53,31 @@ def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
     decoder = None if config.decoder.name in UNMASKED else make_decoder(config.decoder)
     warn_of_ignored(config)
     config.decoder = resolve_settings(config.decoder)
-    task = make_task(config.task, embedded_default=is_embedded(config.model.path))
+    task = _make_task(config)
     units = Shard.parse(config.run.shard).units(len(task.problems), config.task.samples)
     prompts = {index: task.prompt(task.problems[index]) for index in dict.fromkeys(unit.index for unit in units)}
     identity = identify(config, task, ((task.problems[index], prompt) for index, prompt in prompts.items()))
     return Plan(config, resolved, decoder, task, prompts, units, identity)
 
 
+def _make_task(config: Config) -> Task:
+    """The task. If neither its data nor the server can be had, the server is told: who starts a run on a server that is
+    not there, offline, would else look for the data first. (A finished run needs no server, so it is not asked before.)
+    """
+    try:
+        return make_task(config.task, embedded_default=is_embedded(config.model.path))
+    except TaskError:
+        if isinstance(config.backend, ServerSettings):
+            from lopa_bench.backends.server.reach import check_there
+
+            check_there(config.backend)
+        raise
+
+
 def warn_of_ignored(config: Config) -> None:
     """Says aloud that only LoPA has lookahead; other runs are recorded without."""
     if config.decoder.name != "lopa" and config.decoder.k != 0:
         print(
-            f"note: decoder.k={config.decoder.k} means nothing for decoder={config.decoder.name}; it has no lookahead"
+            f"note: decoder.k={config.decoder.k} means nothing for decoder={config.decoder.name}; it has no lookahead",
+            file=sys.stderr,
         )

@@ -52,6 +52,17 @@ def test_a_run_starts_beside_packages_with_our_names(tmp_path: Path) -> None:
     assert "name: d2f" in done.stdout
 
 
+@pytest.mark.parametrize("how", ["folders", "packages"])
+def test_choices_of_ones_own_are_found_in_a_folder_conf_beside_them(how: str, tmp_path: Path) -> None:
+    folder = occupied(tmp_path, how)
+    (folder / "conf" / "decoder").mkdir()
+    (folder / "conf" / "decoder" / "mine.yaml").write_text("name: greedy\ntau_conf: 0.125\n")
+    command = [sys.executable, "-m", "lopa_bench", "--config-dir", "conf", "decoder=mine", "--cfg", "job"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tau_conf: 0.125" in done.stdout
+
+
 def test_the_jobs_of_a_sweep_start_there_too(settings: list[str], tmp_path: Path) -> None:
     folder = occupied(tmp_path, "packages")
     (folder / "lopa_bench").mkdir()  # a clone has this name

@@ -34,7 +34,7 @@ class Launched:
         self.log = folder / LOG
         values = {"python": sys.executable, "host": HOST, "port": port, **facts}
         self.command = [word.format(**values) for word in (*settings.command, *settings.args)]
-        program = _find(self.command[0])
+        program = find_program(self.command[0])
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [program, *self.command[1:]], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -87,7 +87,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _find(program: str) -> str:
+def find_program(program: str) -> str:
     """The program, first beside this Python: an environment need not be activated."""
     beside = Path(sys.executable).parent / program
     found = str(beside) if beside.is_file() else shutil.which(program)
