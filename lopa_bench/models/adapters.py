@@ -71,9 +71,9 @@ class Adapter:
     def _in_layers(self, name: str) -> bool:
         if self.layers is None:
             return True
-        patterns = [rf"(?:^|.*?\.){pattern}\.(\d+)\." for pattern in self.layers_patterns] or [r".*?\.[^.]*\.(\d+)\."]
+        patterns = [rf"(?:^|.*?\.){pattern}\.(?P<at>\d+)\." for pattern in self.layers_patterns] or [r".*?\.[^.]*\.(?P<at>\d+)\."]
         found = next((match for pattern in patterns if (match := re.match(pattern, name))), None)
-        return found is not None and int(found[1]) in self.layers
+        return found is not None and int(found["at"]) in self.layers
 
     def rank_of(self, module: str) -> int:
         return _by_pattern(self.rank_pattern, module, self.rank)
