@@ -20,7 +20,7 @@ from lopa_bench.engines.masked import MaskedEngine
 from lopa_bench.models import served
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import TEXTS, WEIGHTS, locate
-from lopa_bench.models.served import default_threads, open_checkpoint, pick_device, pick_dtype, serve
+from lopa_bench.models.served import check_prompts, default_threads, open_checkpoint, pick_device, pick_dtype, serve
 from lopa_bench.models.transformer import Transformer
 from lopa_bench.plan import make_plan
 from tasks.base import Prompt, TaskConfig
@@ -93,6 +93,13 @@ def test_a_run_without_the_template_that_its_prompts_need_loads_no_weights(tiny_
     (folder / "model.safetensors").write_bytes(b"no weights at all")
     with pytest.raises(CheckpointError, match="has no chat template"):
         engine(folder, prompt_style="chat")
+
+
+def test_a_prompt_that_spells_the_mask_is_refused(tiny_model: Path) -> None:
+    opened = open_checkpoint(ModelSettings(path=str(tiny_model)))
+    check_prompts(opened, {0: opened.codec.encode(Prompt("a mask"))})
+    with pytest.raises(CheckpointError, match=r"the prompt of problem 7 holds the mask token <mask> \(id 2\)"):
+        check_prompts(opened, {0: [5], 7: opened.codec.encode(Prompt("a <mask>"))})
 
 
 @pytest.mark.parametrize("spoilt", ["config.json", "model.safetensors", "adapter_config.json"])

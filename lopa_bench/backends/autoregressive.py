@@ -52,10 +52,11 @@ def load_causal(model: ModelSettings, backend: LocalSettings) -> CausalModel:
     folder = locate(model.path, model.revision)
     if model.lora is not None:
         raise CheckpointError(f"model.lora={model.lora} is not supported for model.layout=causal; merge it beforehand")
+    tokenizer = load_tokenizer(folder)
     network = _load(folder, dtype).to(device).eval().requires_grad_(False)
     small = sum(parameter.numel() for parameter in network.parameters()) < SMALL
     torch.set_num_threads(backend.threads or (1 if small else TORCH_THREADS))
-    tokenizer, size = load_tokenizer(folder), network.get_input_embeddings().num_embeddings
+    size = network.get_input_embeddings().num_embeddings
     start = start_id(model.add_bos, tokenizer, network.config.bos_token_id)
     codec = Codec(tokenizer, start, model.chat_template_kwargs, size)
     ends = end_ids(model.end_ids, _configured_ends(network), codec, size, folder)

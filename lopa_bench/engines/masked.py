@@ -12,7 +12,7 @@ from decoders.types import Decode
 from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.local import Job, LocalBackend
 from lopa_bench.engines.base import Engine, Sample
-from lopa_bench.models.served import check_room, open_checkpoint, serve
+from lopa_bench.models.served import check_prompts, check_room, open_checkpoint, serve
 from lopa_bench.plan import Plan
 from lopa_bench.units import Unit
 
@@ -29,6 +29,7 @@ class MaskedEngine(Engine):
         opened = open_checkpoint(config.model)
         prompt_ids = {index: opened.codec.encode(prompt) for index, prompt in plan.prompts.items()}
         check_room(opened, config.decoder.gen_length)
+        check_prompts(opened, prompt_ids)
         self.served = serve(config.model, backend, config.run.batch, opened)
         self.backend = LocalBackend(self.served.network, prefix_reuse=backend.prefix_reuse)
         self.device, self.dtype = self.served.device, self.served.dtype

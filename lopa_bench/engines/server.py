@@ -21,7 +21,8 @@ from lopa_bench.backends.server.launch import Launched
 from lopa_bench.backends.server.protocols import PROTOCOLS, Ask
 from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.models.folders import is_embedded, locate
-from lopa_bench.models.tokenizers import Codec, load_tokenizer
+from lopa_bench.models.keys import read_json
+from lopa_bench.models.tokenizers import Codec, load_tokenizer, start_id
 from lopa_bench.plan import Plan
 from lopa_bench.units import Unit
 
@@ -194,8 +195,10 @@ def _codec(plan: Plan) -> Codec:
     """The model's tokenizer, which makes the same prompts as for a model in this process. Raises CheckpointError."""
     model = plan.config.model
     assert model.path is not None
-    tokenizer = load_tokenizer(locate(model.path, model.revision, weights=False))
-    return Codec(tokenizer, tokenizer.bos_token_id if model.add_bos else None, model.chat_template_kwargs)
+    folder = locate(model.path, model.revision, weights=False)
+    tokenizer, config = load_tokenizer(folder), folder / "config.json"
+    configured = read_json(config).get("bos_token_id") if model.add_bos and config.exists() else None
+    return Codec(tokenizer, start_id(model.add_bos, tokenizer, configured), model.chat_template_kwargs)
 
 
 def _arrivals(rate: float | None, seed: int) -> Iterator[float]:

@@ -71,7 +71,8 @@ class Adapter:
     def _in_layers(self, name: str) -> bool:
         if self.layers is None:
             return True
-        patterns = [rf"(?:^|.*?\.){pattern}\.(?P<at>\d+)\." for pattern in self.layers_patterns] or [r".*?\.[^.]*\.(?P<at>\d+)\."]
+        named = [rf"(?:^|.*?\.){pattern}\.(?P<at>\d+)\." for pattern in self.layers_patterns]
+        patterns = named or [r".*?\.[^.]*\.(?P<at>\d+)\."]
         found = next((match for pattern in patterns if (match := re.match(pattern, name))), None)
         return found is not None and int(found["at"]) in self.layers
 

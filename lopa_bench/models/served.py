@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +107,15 @@ def check_room(opened: Opened, gen_length: int) -> None:
             f"decoder.gen_length={gen_length} leaves no room for a prompt in the {positions} positions of "
             f"{opened.folder / 'config.json'}; allowed: at most {positions - 1}"
         )
+
+
+def check_prompts(opened: Opened, prompt_ids: Mapping[int, Sequence[int]]) -> None:
+    """Raises CheckpointError for a prompt, by problem index, with a mask in it: it would be filled like the answer."""
+    mask_id = opened.config.mask_id
+    for index, ids in prompt_ids.items():
+        if mask_id in ids:
+            token = opened.codec.tokenizer.decode([mask_id])
+            raise CheckpointError(f"the prompt of problem {index} holds the mask token {token} (id {mask_id})")
 
 
 def serve(model: ModelSettings, backend: LocalSettings, batch: int = 1, opened: Opened | None = None) -> ServedModel:
