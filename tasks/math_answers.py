@@ -7,11 +7,9 @@ import re
 from tasks.segments import answer_segment, last_box
 
 # Minerva's closing sentence (Lewkowycz et al. 2022, appendix D) and its relatives, for a completion without any box.
-PHRASE = re.compile(
-    r"(?:answer\s*:\s*(?:the\s+)?(?:final\s+)?)?answer(?:\s+is\s*:?|\s*:)\s*(?:\$(?P<dollar>[^$\n]+)\$|\\\((?P<paren>[^\n]+?)\\\)|(?P<bare>[^\n]+?))"
-    r"(?=\.?\s*(?:\n|$)|\.\s|,\s)",
-    re.IGNORECASE,
-)
+PHRASE = re.compile(r"answer(?:\s+is\s*:?|\s*:)\s*", re.IGNORECASE)
+INLINE = re.compile(r"\$(?P<dollar>[^$\n]+)\$|\\\((?P<paren>(?:(?!\\\))[^\n])+)\\\)")
+END = re.compile(r"[.,]\s|\.?\s*\Z")  # of a sentence, or of the line
 BARE_BOX = re.compile(r"\\boxed\s+([^\s$.,\\{}]+)")  # "\boxed 2", as some solutions of MATH have it
 TEXT = re.compile(r"\\(?:text|mathrm|textbf|mbox|textrm)\s*\{([^{}]*)\}")
 DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
@@ -28,11 +26,21 @@ def final_answer(completion: str) -> str | None:
     boxed = last_box(segment)
     if boxed is not None:
         return tidy(boxed) or None
-    phrases = list(PHRASE.finditer(segment))
-    if not phrases:
+    last = None
+    for last in PHRASE.finditer(segment):  # noqa: B007  # the last one is wanted
+        pass
+    if last is None:
         return None
-    answer = next(value for value in phrases[-1].groups() if value)
+    answer = _sentence(segment[last.end() :].partition("\n")[0].rstrip())
     return None if "\\boxed" in answer else tidy(answer) or None
+
+
+def _sentence(line: str) -> str:
+    """What follows "answer is": a formula between delimiters, or the line up to a full stop or comma before a space."""
+    if (formula := INLINE.match(line)) and END.match(line, formula.end()):
+        return formula["dollar"] or formula["paren"]
+    end = re.search(r"[.,]\s", line)
+    return line[: end.start()] if end else line.removesuffix(".")
 
 
 def solution_answer(solution: str) -> str | None:
@@ -60,4 +68,6 @@ def same_text(left: str, right: str) -> bool:
 
 
 def _bare(answer: str) -> str:
-    return re.sub(r"\s+", "", TEXT.sub(r"\1", tidy(answer)))
+    """Spaces between digits are kept: "1 2 3" is not 123."""
+    text = re.sub(r"(?<=\d)\s+(?=\d)", "\0", TEXT.sub(r"\1", tidy(answer)))
+    return re.sub(r"\s+", "", text)

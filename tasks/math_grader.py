@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.base import TaskError
+from tasks.math_forms import LONGEST, by_form, plain
 
 SECONDS = 10
 MEMORY_BYTES = 2 * 1024**3
@@ -89,6 +90,11 @@ class GraderPool:
             self._free.put(Worker(seconds, memory_bytes))
 
     def compare(self, gold: str, answer: str) -> Comparison:
+        """The verdict on two answers, whose form is looked at first."""
+        if max(len(gold), len(answer)) <= LONGEST:
+            gold, answer = plain(gold), plain(answer)
+            if decided := by_form(gold, answer):
+                return Comparison("ok", *decided)
         with self._borrowed() as worker:
             return worker.compare(gold, answer)
 

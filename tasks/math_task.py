@@ -12,6 +12,7 @@ from tasks.base import Problem, Prompt, Score, Task, TaskConfig, TaskError
 from tasks.fields import ID, TEXT, TEXT_OR_BLANK
 from tasks.files import Row
 from tasks.math_answers import final_answer, same_text, solution_answer
+from tasks.math_forms import LONGEST
 from tasks.math_golds import LIBRARIES, unequal_golds
 from tasks.math_grader import Comparison, GraderPool
 from tasks.math_shots import MINERVA_SHOTS
@@ -95,7 +96,7 @@ class Math(Task):
         asked = [
             (problem.gold, answer)
             for (problem, _), answer in zip(pairs, answers, strict=True)
-            if answer is not None and not same_text(problem.gold, answer)
+            if answer is not None and len(answer) <= LONGEST and not same_text(problem.gold, answer)
         ]
         verdicts = dict(zip(asked, self._graders.compare_all(asked), strict=True)) if asked else {}
         return [_score(problem.gold, answer, verdicts) for (problem, _), answer in zip(pairs, answers, strict=True)]
@@ -134,6 +135,9 @@ def subjects_in_proportion(problems: Sequence[Problem]) -> list[Problem]:
 def _score(gold: str, answer: str | None, verdicts: dict[tuple[str, str], Comparison]) -> Score:
     if answer is None:
         return Score(False, "none")
-    verdict = verdicts.get((gold, answer)) or Comparison("ok", True, "same text")
+    if same_text(gold, answer):
+        verdict = Comparison("ok", True, "same text")
+    else:
+        verdict = verdicts.get((gold, answer)) or Comparison("ok", False, f"longer than {LONGEST} characters")
     details: dict[str, Any] = {"reason": verdict.reason} if verdict.reason else {}
     return Score(verdict.correct, verdict.status, answer, details)
