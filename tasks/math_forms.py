@@ -45,8 +45,8 @@ def by_form(gold: str, answer: str) -> tuple[bool, str] | None:
         return verdict, "bases"
     if _is_word(gold):
         return _bare_word(gold) == _bare_word(answer), "words"
-    if (verdict := None if RELATION.search(gold + answer) else _by_parts(gold, answer)) is not None:
-        return verdict
+    if not RELATION.search(gold + answer) and (differing := _by_parts(gold, answer)):
+        return differing
     units, other_units = _units(gold), _units(answer)
     if units and other_units and units != other_units:
         return False, "units"
