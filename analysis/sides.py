@@ -83,20 +83,21 @@ def _by_k(name: str) -> tuple[bool, int, str]:
 
 
 def on_common_settings(group: Group) -> Group:
-    """The runs of a group among which the best may be sought: of each base decoder, with and without lookahead, those
-    on the settings that both were tried on. Where no decoder was tried on several, each with the one that most share.
+    """The runs of a group among which the best may be sought: a base decoder with and without lookahead, on the
+    settings that both were tried on; of several such decoders, whose settings are others, the one with the most runs.
+    Where none was tried on several, each with the setting that most of its runs share.
     """
     sides: dict[str, dict[tuple[str, bool], list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in group:
         sides[run.base][str(run.row["decoder"]), run.lookahead].append(run)
-    tuned_runs: Group = []
+    tried: list[Group] = []
     single: Group = []
     for of_base in sides.values():
         grid, names = common_grid({name: {point(run) for run in runs} for name, runs in of_base.items()})
-        tuned_runs += [run for name in names for run in of_base[name] if point(run) in grid]
+        tried.append([run for name in names for run in of_base[name] if point(run) in grid])
         setting = _setting(list(of_base.values()), group)
         single += [run for runs in of_base.values() for run in runs if point(run) == setting]
-    return tuned_runs or single
+    return max(tried, key=len, default=[]) or single
 
 
 def point(run: Run) -> Point:

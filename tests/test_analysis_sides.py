@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from matplotlib.axes import Axes
 
+from analysis.__main__ import main
 from analysis.figures.throughput import figure1
 from analysis.figures.tradeoffs import accuracy_tpf
-from analysis.study import Study
+from analysis.study import Study, best
 from analysis.tables.article import TABLES
 from analysis.tables.grid import aup_curves, aup_grid
 from analysis.tables.render import to_markdown
@@ -45,12 +46,24 @@ def swept(root: Path, n: int = 6, ks: tuple[int, ...] = (0, 8), name: str = "", 
             write_run(root, f"{name}k{k}-{tau}", settings, timed(n, speed), **row)
 
 
-def bars(study: Study) -> dict[str, list[tuple[str, float]]]:
-    """Of each panel of figure 1 that shows no published bar: labels and widths."""
+def own_axes(study: Study) -> list[Axes]:
+    """The panels of figure 1 that show no published bar."""
     figure = figure1(study)
     assert figure is not None
-    own = [ax for ax in figure.axes if "article" not in ax.get_title()]
-    return {ax.get_title(): list(zip(labels(ax), (bar.get_width() for bar in ax.patches))) for ax in own}
+    return [ax for ax in figure.axes if "article" not in ax.get_title()]
+
+
+def bars_of(ax: Axes) -> list[tuple[str, float]]:
+    """Labels and widths."""
+    return list(zip(labels(ax), (bar.get_width() for bar in ax.patches)))
+
+
+def bars(study: Study) -> dict[str, list[tuple[str, float]]]:
+    return {ax.get_title(): bars_of(ax) for ax in own_axes(study)}
+
+
+def all_bars(study: Study) -> list[list[tuple[str, float]]]:
+    return [bars_of(ax) for ax in own_axes(study)]
 
 
 def labels(ax: Axes) -> list[str]:
@@ -100,6 +113,33 @@ def test_beside_tuned_decoders_who_was_not_tuned_says_so_and_stands_in_another_p
     assert [width for _, width in single[1:]] in ([pytest.approx(s) for s in pair] for pair in zip(*SPEEDS.values()))
 
 
+def test_base_decoders_with_settings_of_their_own_have_a_panel_each(tmp_path: Path) -> None:
+    swept(tmp_path)
+    for k in (0, 4):
+        for tau in TAUS:
+            settings = {"name": "lopa", "base": "fast_dllm", "k": k, "tau_conf": tau}
+            write_run(tmp_path, f"fast{k}-{tau}", settings, timed(6, 1000 * tau + k))
+    _, first, second = all_bars(Study.of(tmp_path))
+    assert [label for label, _ in first] == [
+        "LoPA on Fast-dLLM, k = 0\nτ 0.9, best of 3", "LoPA on Fast-dLLM, k = 4\nτ 0.9, best of 3",
+    ]  # fmt: skip
+    assert [label for label, _ in second] == [
+        "LoPA on D2F, k = 0\nτ 0.7, best of 3", "LoPA on D2F, k = 8\nτ 0.7, best of 3",
+    ]  # fmt: skip
+
+
+def test_a_comparison_that_somebody_chose_says_what_else_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, "a", {"name": "d2f"}, timed(3, 100))
+    write_run(tmp_path, "b", {"name": "d2f"}, timed(3, 50), device="cuda", model="other")
+    assert main(["compare", "a", "b", "--outputs", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[2].startswith(
+        "not like with like, in model: mini / other; device: local on cpu float32 / local on cuda"
+    )
+
+
 def test_a_small_later_sweep_never_displaces_a_large_one(tmp_path: Path) -> None:
     swept(tmp_path, n=6, name="large", created="2026-01-01T00:00:00+00:00")
     for k in range(9):
@@ -112,6 +152,18 @@ def test_a_small_later_sweep_never_displaces_a_large_one(tmp_path: Path) -> None
     (series,) = study.k_series()
     assert [(run.k, run.row["n"]) for run in series] == [(0, 6), (8, 6)]
     assert all(width < 999 for panel in bars(study).values() for _, width in panel)
+
+
+def test_of_runs_with_equal_settings_the_one_with_the_most_samples_stands_and_of_these_the_newest(
+    tmp_path: Path,
+) -> None:
+    for name, n, created in (("large", 4, "2026-01-01"), ("later", 2, "2026-03-01"), ("newest", 4, "2026-02-01")):
+        write_run(tmp_path, name, {"name": "d2f"}, timed(n, 100), created=created)
+    study = Study.of(tmp_path)
+    chosen = best(study.runs)
+    assert chosen is not None
+    assert chosen.id == "newest"
+    assert [[run.id for run in group] for group in study.contexts()] == [["newest"], ["later"]]
 
 
 @pytest.mark.parametrize(

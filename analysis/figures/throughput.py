@@ -61,14 +61,17 @@ def _article_bars(study: Study, task: str) -> list[Bar]:
 
 
 def _own_panels(study: Study, group: list[Run]) -> list[tuple[str, list[Bar]]]:
-    """One setting each, and the fastest of the same settings each; counted on the samples that all bars share."""
-    entrants = tuned_systems(study, group, PRESET)
+    """One setting each; and for each base decoder the fastest of the same settings each. The bars of a panel are
+    counted on the samples that all of them share.
+    """
+    tuned = tuned_systems(study, group, PRESET)
     alone = [*plain_and_lopa(group, branches(group[0].task)), *references(group)]
-    says = NOT_TUNED if entrants else ""
-    single = [_bar(study, run, group, alone, says) for run in alone]
-    runs = [one.run for one in entrants]
-    best = [_bar(study, one.run, group, runs, f", best of {one.tried}") for one in entrants]
-    return [("one setting each", single), ("each at its fastest of the same settings", best)]
+    found = [("one setting each", [_bar(study, run, group, alone, NOT_TUNED if tuned else "") for run in alone])]
+    for entrants in tuned:
+        runs = [one.run for one in entrants]
+        bars = [_bar(study, one.run, group, runs, f", best of {one.tried}") for one in entrants]
+        found.append(("each at its fastest of the same settings", bars))
+    return found
 
 
 def _bar(study: Study, run: Run, group: list[Run], among: list[Run], says: str) -> Bar:

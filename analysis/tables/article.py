@@ -54,10 +54,9 @@ def _fastest_lines(study: Study, group: Group) -> list[Line]:
     """Every decoder at the fastest of the settings that all of them were tried on. Where there are no such settings
     nobody was tuned, and everybody stands at one.
     """
-    entrants = tuned_systems(study, group, "lopa_dist")
-    tuned_bases = {one.run.base for one in entrants}
-    alone = [Entrant(run) for run in plain_and_lopa(group, branches(group[0].task))]
-    entrants += [one for one in alone if not tuned_bases]
+    entrants = [one for each in tuned_systems(study, group, "lopa_dist") for one in each]
+    if not entrants:
+        entrants = [Entrant(run) for run in plain_and_lopa(group, branches(group[0].task))]
     runs = [one.run for one in entrants]
     lines = []
     for one in entrants:

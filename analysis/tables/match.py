@@ -97,13 +97,15 @@ def plain_and_lopa(group: Group, k: int) -> list[Run]:
     return [run for base in bases(group) for run in at_one_setting(group, base, k)]
 
 
-def tuned_systems(study: Study, group: Group, preset: str) -> list[Entrant]:
-    """Each decoder of a group at the fastest of the settings that all sides of its base decoder were tried on."""
+def tuned_systems(study: Study, group: Group, preset: str) -> list[list[Entrant]]:
+    """For each base decoder that was tuned: itself and LoPA on it with every k, each at the fastest of the settings
+    that all of these were tried on. Other base decoders have other settings and stand apart.
+    """
 
     def speed(run: Run) -> Value:
         return study.value(run, "tps", preset)
 
-    return [entrant for base in bases(group) for entrant in tuned(group, base, speed)]
+    return [entrants for base in bases(group) if (entrants := tuned(group, base, speed))]
 
 
 def references(runs: Iterable[Run]) -> Iterator[Run]:
