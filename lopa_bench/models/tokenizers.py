@@ -69,15 +69,15 @@ class Codec:
 
     def apply_template(self, messages: Sequence[Mapping[str, str]], **how: bool) -> str:
         """Messages as text. Raises CheckpointError for a tokenizer without a chat template, or with a broken one."""
-        where = self.tokenizer.name_or_path
-        if not self.tokenizer.chat_template:
-            raise CheckpointError(
-                f"the tokenizer of {where} has no chat template, which prompts of several turns need; allowed: a "
-                "task.prompt_style of plain text, or a folder with chat_template.jinja"
-            )
         try:
             return self.tokenizer.apply_chat_template(list(messages), tokenize=False, **how, **self.template)
         except Exception as error:  # templates are programs: they raise whatever they like
+            where = self.tokenizer.name_or_path
+            if not self.tokenizer.chat_template:
+                raise CheckpointError(
+                    f"the tokenizer of {where} has no chat template, which prompts of several turns need; allowed: a "
+                    "task.prompt_style of plain text, or a folder with chat_template.jinja"
+                ) from None
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise CheckpointError(f"the chat template of {where} fails: {reason}") from None
 
