@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parent / "published"
 
 Row = Mapping[str, str]
 
+PIPELINE = "d2f"  # the decoder here that the publications call D2F
 # What the publications call a model, and the choice in conf/model that stands for it.
 MODELS = {
     "Dream": "dream_instruct",

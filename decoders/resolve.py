@@ -111,8 +111,10 @@ def _refuse_unknown(config: DecoderConfig, base: Base, scorer: type[Score]) -> N
     for name, value in settings(config).items():
         if name not in readable and not (name in USUAL and value == USUAL[name]):
             who = f"decoder.base={base.name}" if config.name == LOPA else f"decoder={base.name}"
-            names = ", ".join(sorted(readable - {"name"}))
-            raise DecoderError(f"decoder.{name}={shown(value)} has no meaning for {who}; allowed: {names}")
+            allowed = ", ".join(sorted(readable - {"name"}))
+            if name in USUAL:
+                allowed = f"{shown(USUAL[name])}; its settings: {allowed}"
+            raise DecoderError(f"decoder.{name}={shown(value)} has no meaning for {who}; allowed: {allowed}")
 
 
 def _with_defaults(config: DecoderConfig, base: Base, scorer: type[Score]) -> DecoderConfig:

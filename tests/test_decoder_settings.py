@@ -55,9 +55,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 # What no choice of the decoder reads, and what another choice would read.
 UNREAD: list[tuple[dict[str, Any], str]] = [
-    ({"name": "greedy", "tau_conf": 0.5}, "decoder.tau_conf=0.5 has no meaning for decoder=greedy; allowed: att"),
+    ({"name": "greedy", "tau_conf": 0.5}, "decoder.tau_conf=0.5 has no meaning for decoder=greedy; allowed: null; "),
     ({"name": "dream", "block_size": 8}, "decoder.block_size=8 has no meaning for decoder=dream"),
-    ({"base": "dream", "block_size": 8}, "decoder.block_size=8 has no meaning for decoder.base=dream"),
+    ({"base": "dream", "block_size": 8}, "decoder.block_size=8 has no meaning for decoder.base=dream; allowed: null; "),
     ({"name": "greedy", "tau_add": 0.5}, "decoder.tau_add=0.5 has no meaning for decoder=greedy"),
     ({"name": "d2f", "complete": "verify"}, "decoder.complete=verify has no meaning for decoder=d2f"),
     ({"name": "d2f", "floor": 0.3}, "decoder.floor=0.3 has no meaning for decoder=d2f"),

@@ -67,7 +67,7 @@ def _answers(series: list[Run], model: str, task: str) -> bool:
         wanted is not None
         and (run.model, run.task) == (published.MODELS[model], task)
         and run.row["source_kind"] != "embedded"
-        and run.base == "d2f"
+        and run.base == published.PIPELINE
         and has_settings(run, wanted, but=("k",))
     )
 

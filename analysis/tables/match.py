@@ -131,4 +131,4 @@ def _decodes(run: Run, decoding: str, is_d2f: bool) -> bool:
         return False
     if decoding == "fast_dllm":
         return run.base == "fast_dllm"
-    return run.base == "d2f" if is_d2f else run.base in PLAIN
+    return run.base == published.PIPELINE if is_d2f else run.base in PLAIN
