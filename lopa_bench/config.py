@@ -164,6 +164,9 @@ def validate(config: Config) -> None:
         value = _value(config, name)
         if value is not None and not least <= value <= most:
             raise ConfigError(f"{name}={value} is not allowed; allowed: {takes(name)}")
+    ids = config.model.end_ids
+    if ids is not None and not (ids and all(type(one) is int and one >= 0 for one in ids)):
+        raise ConfigError(f"model.end_ids={ids} is not allowed; allowed: a list of ids of 0 and above, or null")
     _check_plain(asdict(config))
     check_backend(config.backend)
     decoder = resolve_settings(config.decoder)

@@ -55,14 +55,18 @@ def main() -> None:
         raise failures[0]
 
 
-def run_here(settings: DictConfig) -> Result:
-    """One run of one configuration. Heavy imports happen after validation."""
+def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
+    """One run of one configuration, alone or as a job of a sweep. Heavy imports happen after validation."""
     from lopa_bench.libraries import check_libraries
+    from lopa_bench.unread import check_read, check_read_alone
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     config = OmegaConf.to_object(settings)
     assert isinstance(config, Config)
     validate(config)
+    check_read(config)
+    if is_alone:
+        check_read_alone(config)
     check_libraries()
     from lopa_bench.run import run
 

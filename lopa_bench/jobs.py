@@ -111,9 +111,9 @@ def supervise(settings: DictConfig) -> Any:
         report.status, report.started = "skipped", None
         report.write()
         return _returned(report, settings)
-    if settings.tracker.group is None:
-        settings.tracker.group = sweep.name
-    settings.tracker.varied = as_text(own_of(report.overrides, sweep))
+    if settings.tracker.name != "none":
+        settings.tracker.group = settings.tracker.group or sweep.name
+        settings.tracker.varied = as_text(own_of(report.overrides, sweep))
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / SETTINGS) as file:
         file.write(OmegaConf.to_yaml(settings, resolve=True).encode())

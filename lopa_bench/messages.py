@@ -15,7 +15,7 @@ from lopa_bench.arguments import config_folders, no_setting
 from lopa_bench.backends.config import BackendError, LocalSettings, ServerSettings
 from lopa_bench.config import ConfigError
 from lopa_bench.locks import Locked
-from lopa_bench.settings import groups, takes
+from lopa_bench.settings import groups, is_mapping, takes
 from lopa_bench.spelling import meant, nearest
 from lopa_bench.storage import StorageError
 from tasks.base import TaskError
@@ -61,10 +61,17 @@ def _omegaconf(error: OmegaConfBaseException, arguments: Sequence[str]) -> str:
             "${...}, or a backslash before a dollar sign that is meant"
         )
     if isinstance(error, ConfigKeyError) or "not in" in first:
+        if any(head != key and is_mapping(head) for head in _heads(key)):
+            return f"{key} is not there yet; allowed: +{key}={_value(key, arguments) or 'VALUE'}, which adds it"
         return _of_another_backend(key) or no_setting(key, _value(key, arguments) or "VALUE", _groups(arguments))
     if isinstance(error, ValidationError) and key:
         return f"{_given(key, arguments, first)} is not allowed; allowed: {takes(key)}"
     return first
+
+
+def _heads(key: str) -> list[str]:
+    parts = key.split(".")
+    return [".".join(parts[:size]) for size in range(1, len(parts) + 1)]
 
 
 def _of_another_backend(key: str) -> str | None:

@@ -49,7 +49,12 @@ def is_setting(key: str) -> bool:
         return True
     parts = key.split(".")
     heads = (".".join(parts[:size]) for size in range(1, len(parts)))
-    return any(get_origin(known().get(head)) is dict for head in heads)
+    return any(map(is_mapping, heads))
+
+
+def is_mapping(key: str) -> bool:
+    """Whether it takes entries of any name."""
+    return get_origin(known().get(key)) is dict
 
 
 def takes(key: str) -> str:
@@ -61,6 +66,9 @@ def takes(key: str) -> str:
 
     choices = {**CHOICES, **{f"decoder.{name}": value for name, value in DECODER_CHOICES.items()}}
     choices["run.preset"] = tuple(PRESETS)
+    key, sign, _ = key.partition("[")  # an item of a list
+    if sign:
+        return "integers of 0 and above" if key == "model.end_ids" else "text"
     kind = known().get(key)
     parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     plain = [part for part in parts if part is not type(None)]

@@ -10,7 +10,7 @@ import sys
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import get_origin
+from typing import get_args, get_origin
 
 import pytest
 from hydra import compose, initialize_config_dir, initialize_config_module
@@ -21,9 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 from decoders import UNMASKED, make_decoder, resolve_settings
 from lopa_bench.arguments import check
 from lopa_bench.backends.config import BackendError, ServerSettings
-from lopa_bench.config import Config, register, validate
+from lopa_bench.config import Config, ConfigError, register, validate
 from lopa_bench.messages import explain
 from lopa_bench.settings import known
+from lopa_bench.unread import check_read, check_read_alone
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -152,6 +153,7 @@ WRONG = [
 ]
 
 
+SERVED = ("backend=openai", "model=mini_ar", "backend.url=http://a:1")
 MISSPELT = [
     (["decoder.kk=3"], "decoder.k=3"),
     (["-m", "decoder.kk=0,1"], "decoder.k=0,1"),
@@ -235,7 +237,10 @@ WRONG_VALUES = [
     ("decoder.k=null", "an integer from 0 to 1024, or auto"),
     ("decoder.tau_conf=nan", "a finite number from 0 to 1, or null"),
     ("decoder.tau_conf=[0.5]", "a finite number from 0 to 1, or null"),
-    ("decoder.score.kind=3", "mean, mixed, next_fill"),
+    ("decoder.mask_logit=3", "exclude, keep"),
+    ("model.end_ids=[]", "a list of ids of 0 and above, or null"),
+    ("model.end_ids=[-1]", "a list of ids of 0 and above, or null"),
+    ("model.end_ids=3", "a list, or null"),
     ("model.name=null", "text"),
     ("model.name=[a]", "text"),
     ("model.name={a:1}", "text"),
@@ -290,6 +295,11 @@ def test_entries_of_a_mapping_may_have_any_name() -> None:
     assert message(*arguments, "+model.chat_template_kwargs.thinking=true") is None
 
 
+def test_an_entry_that_a_mapping_has_not_is_told_how_to_add_it() -> None:
+    text = message("backend=vllm", "model=mini_ar", "backend.body.top_k=3")
+    assert text == "error: backend.body.top_k is not there yet; allowed: +backend.body.top_k=3, which adds it"
+
+
 def test_a_choice_of_a_folder_lists_the_whole_folder_and_the_others_in_short() -> None:
     text = message("+experiment=ablation/kk") or ""
     for path in (CONF / "experiment" / "ablation").glob("*.yaml"):
@@ -320,6 +330,61 @@ def test_nothing_that_a_run_needs_can_be_taken_away(word: str, allowed: str) -> 
     )
 
 
+UNREAD = [
+    (
+        ["model.lora_revision=abc"],
+        "model.lora_revision=abc has no meaning here: it is read with a Hub",
+    ),
+    (["model.revision=main"], "model.revision=main has no meaning here: it is read with a Hub id as model.path"),
+    (["objective.accuracy=0.5"], "it is read with objective.maximise"),
+    (["tracker.group=a"], "tracker.group=a has no meaning here: it is read with tracker=wandb"),
+    (["tracker.mode=online"], "it is read with tracker=wandb"),
+    (["tracker.project=a"], "it is read with tracker=wandb"),
+    ([*SERVED, "backend.args=[--tp]"], "it is read with backend.launch=true"),
+    ([*SERVED, "+backend.env.A=b"], "it is read with backend.launch=true"),
+    (
+        [*SERVED, "backend.startup_s=9"],
+        "backend.startup_s=9.0 has no meaning here: it is read with",
+    ),
+    ([*SERVED, "backend.stream_usage=false"], "backend.stream_usage=false has no meaning here: it is read with"),
+    ([*SERVED, "backend.retries=0", "backend.backoff_s=3"], "it is read with backend.retries above 0"),
+    ([*SERVED, "backend.algorithm=x"], "it is read with decoder=served"),
+]
+READ = [
+    ["model=dream", "model.path=owner/name", "model.revision=main"],
+    ["model=dream", "model.path=owner/name", "model.lora=owner/other", "model.lora_revision=main"],
+    ["objective.maximise=tpf", "objective.accuracy=0.5"],
+    ["tracker=wandb", "tracker.group=a", "tracker.mode=online", "tracker.project=a"],
+    [*SERVED, "backend.stream=true", "backend.stream_usage=false", "backend.backoff_s=3"],
+    ["backend=vllm", "model=mini_ar", "backend.launch=true", "backend.args=[--tp]", "backend.startup_s=9"],
+    *([f"model={name}"] for name in ("mini", "mini_ar", "qwen3_8b", "d2f_dream", "dream_instruct")),
+]
+
+
+@pytest.mark.parametrize(("overrides", "text"), UNREAD)
+def test_a_setting_that_nothing_reads_is_refused_with_what_would_read_it(overrides: list[str], text: str) -> None:
+    config = OmegaConf.to_object(_composed(overrides))
+    assert isinstance(config, Config)
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        check_read(config)
+
+
+@pytest.mark.parametrize("overrides", READ, ids=str)
+def test_a_setting_that_is_read_is_let_through(overrides: list[str]) -> None:
+    config = OmegaConf.to_object(_composed(overrides))
+    assert isinstance(config, Config)
+    check_read(config)
+
+
+@pytest.mark.parametrize("word", ["fail_fast=true", "against=k:0", "objective.maximise=tpf"])
+def test_what_only_a_sweep_reads_is_refused_for_a_single_run(word: str) -> None:
+    config = OmegaConf.to_object(_composed([word]))
+    assert isinstance(config, Config)
+    with pytest.raises(ConfigError, match=f"{word} has no meaning for a single run: it is read by a sweep"):
+        check_read_alone(config)
+    check_read(config)
+
+
 def test_an_interpolation_of_nothing_names_the_setting_that_has_it() -> None:
     assert (message("model.name=${x}") or "").startswith("error: model.name=${x}: interpolation key 'x' not found")
 
@@ -330,7 +395,8 @@ def test_every_setting_with_a_value_of_a_wrong_kind_is_one_sentence_with_its_nam
         if "." not in key or key == "backend.name":
             continue
         where = ["backend=vllm", "model=mini_ar"] if key in SERVER else []
-        word = f"{key}=3" if get_origin(kind) in (list, dict) or is_dataclass(kind) else f"{key}=[{{a:1}}]"
+        several = is_dataclass(kind) or any(get_origin(part) in (list, dict) for part in (kind, *get_args(kind)))
+        word = f"{key}=3" if several else f"{key}=[{{a:1}}]"
         text = message(*where, word) or ""
         assert text.startswith(f"error: {word} is not allowed; allowed: "), text
         assert "\n" not in text
