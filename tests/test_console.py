@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from lopa_bench import console, progress
-from lopa_bench.console import json_line, report, result_table, side_by_side
+from lopa_bench.console import json_line, report, report_sweep, result_table, side_by_side
+from lopa_bench.jobs import JobReport
 from lopa_bench.metrics import aggregate
 from lopa_bench.progress import Progress
 from lopa_bench.schema import to_table
@@ -159,3 +160,29 @@ def test_batched_samples_are_timed_by_the_wall_clock() -> None:
     with Progress(1, stream=stream) as bar:
         bar.add(sample(0, batch=4, total_s=None))
     assert "TPS (wall)" in stream.getvalue()
+
+
+def test_the_time_left_is_that_of_the_samples_of_this_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six of ten are there; the next two took ten seconds each, so the last two will too."""
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    stream = io.StringIO()
+    with Progress(10, seen=[sample(i) for i in range(6)], stream=stream) as bar:
+        for index in (6, 7):
+            clock[0] += 10.0
+            bar.add(sample(index))
+    assert (
+        stream.getvalue()
+        .splitlines()[-1]
+        .endswith("8/10 (80 %), accuracy 100.0 %, TPF 1.38, TPS 5.50, 0:20 elapsed, 0:20 left")
+    )
+
+
+def test_jobs_that_did_not_finish_are_counted_whatever_their_status(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    statuses = ("finished", "failed", "killed", "vanished", "not_started")
+    jobs = [JobReport(n, status, [], "f", run_id=f"r{n}") for n, status in enumerate(statuses)]
+    report_sweep(tmp_path, jobs, [], stream=stream)
+    values = json.loads(stream.getvalue().splitlines()[-1])
+    assert (values["jobs"], values["failed"], values["runs"], values["path"]) == (5, 4, ["r0"], str(tmp_path))
+    assert "4 of 5 jobs did not finish" in stream.getvalue()

@@ -37,3 +37,9 @@ def test_every_wrong_library_is_named_with_its_range(monkeypatch: pytest.MonkeyP
 
 def test_a_folder_that_was_never_installed_is_not_checked() -> None:
     check_libraries("no-such-distribution")
+
+
+def test_a_pre_release_inside_the_range_is_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "requires", lambda name: ["torch>=2.6"])
+    monkeypatch.setattr(libraries, "version", lambda name: "2.14.0.dev20261101+cpu")
+    check_libraries()

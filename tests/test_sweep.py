@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -21,9 +22,10 @@ from lopa_bench.entry import prepare
 from lopa_bench.jobs import JobReport, fill_in, objective
 from lopa_bench.locks import Lock
 from lopa_bench.reading import read_samples
-from lopa_bench.sweep import Sweep, _expected, with_unions
+from lopa_bench.records import RunStore
+from lopa_bench.sweep import Sweep, _expected, varied_names, with_unions
 from lopa_bench.sweep_tracking import branch_scaling
-from tests.test_records import run_row
+from tests.test_records import run_row, sample
 from tests.warm import FAULTS, ROOT, Warm
 
 FAULTY = ("task.name=faulty", "task.limit=4")
@@ -254,6 +256,51 @@ def test_branch_scaling_curves_are_sorted_and_have_two_points() -> None:
     runs = [(run_row(k=k), {"tpf": tpf}) for k, tpf in (("8", 5.0), ("0", 3.0), ("auto", 9.0))]
     runs.append((run_row(k="0", base="greedy"), {"tpf": 1.0}))
     assert branch_scaling(runs, "tpf") == {"gsm8k mini d2f": [(0, 3.0), (8, 5.0)]}
+
+
+def test_a_curve_over_k_never_joins_runs_that_differ_in_something_else() -> None:
+    runs = [
+        (run_row(k=k) | {"overrides": [f"decoder.tau_conf={tau}", f"decoder.k={k}"]}, {"tpf": float(k) + float(tau)})
+        for tau in ("0.5", "0.75")
+        for k in ("4", "0")
+    ]
+    assert branch_scaling(runs, "tpf") == {
+        "gsm8k mini d2f decoder.tau_conf=0.5": [(0, 0.5), (4, 4.5)],
+        "gsm8k mini d2f decoder.tau_conf=0.75": [(0, 0.75), (4, 4.75)],
+    }
+
+
+def test_a_union_of_shards_has_the_samples_of_all_of_them(tmp_path: Path) -> None:
+    def shard(number: int, of: int) -> Any:
+        folder = tmp_path / f"{number}-{of}"
+        with RunStore(folder) as store:
+            store.add(sample(number, forwards=4 * (number + 1)))
+        return run_row(shard=f"{number}/{of}", union_key="u", folder=str(folder)), {"preset": "effective", "n": 1}
+
+    ((row, numbers),) = with_unions([shard(0, 2), shard(1, 2)])
+    assert (row["run_id"], row["shard"], row["folders"]) == ("2 shards", None, [f"{tmp_path}/0-2", f"{tmp_path}/1-2"])
+    assert (numbers["n"], numbers["forwards"], numbers["tpf"]) == (2, 12, 22 / 12)
+    assert len(with_unions([shard(0, 3), shard(1, 3)])) == 2  # one is missing
+
+
+def test_a_job_knows_what_it_differs_in_from_the_others_of_its_sweep(tmp_path: Path) -> None:
+    overrides = [["task=gsm8k", "task.limit=2", "decoder.k=0"], ["task=mbpp", "task.limit=2", "decoder.k=0"]]
+    config = OmegaConf.create({"hydra": {"sweeper": {"params": None}}})
+    names = varied_names(config, overrides)
+    jobs.note_varied(tmp_path / "sweep", names)
+    assert names == ["task"]
+    assert [jobs.own_of(own, tmp_path / "sweep") for own in overrides] == [{"task": "gsm8k"}, {"task": "mbpp"}]
+    assert jobs.own_of(overrides[0], tmp_path / "no sweep") == {}
+    search = OmegaConf.create({"hydra": {"sweeper": {"params": {"decoder.k": "choice(0, 8)"}}}})
+    assert varied_names(search, []) == ["decoder.k"]
+
+
+def test_what_a_job_says_is_read_to_its_end_although_nothing_can_be_written() -> None:
+    """A full pipe would hold the job up."""
+    source = io.BytesIO(b"line\n" * 1000)
+    with open("/dev/full", "wb", buffering=0) as log:
+        jobs._tee(source, log, 0)
+    assert source.read() == b""
 
 
 class _composed:
