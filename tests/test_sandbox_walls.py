@@ -34,7 +34,7 @@ def test_the_verdict_names_the_walls_that_stood() -> None:
     layers = judge(function(RIGHT)).layers
     assert {"session", "rlimits"} <= set(layers)
     assert set(layers) <= {
-        "user", "root", "pid", "net", "ipc", "uts", "uid", "landlock", "session", "rlimits"
+        "user", "root", "pid", "net", "ipc", "uts", "uid", "landlock", "seccomp", "scratch", "session", "rlimits"
     }  # fmt: skip
 
 
@@ -97,8 +97,8 @@ def test_other_processes_are_not_seen() -> None:
 
 
 def test_no_wall_is_needed_for_a_verdict() -> None:
-    bare = ("namespaces", "landlock")
-    assert list(judge(function(RIGHT), without=bare).layers) == ["session", "rlimits"]
+    bare = ("namespaces", "landlock", "seccomp", "uid")
+    assert list(judge(function(RIGHT), without=bare).layers) == ["session", "rlimits", "scratch"]
     assert judge(function("return 7"), without=bare).status == "wrong"
     assert judge(function("while True: pass"), without=bare).status == "timeout"
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
-from collections.abc import Iterable
+import signal
+from collections.abc import Iterator
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -25,29 +28,24 @@ MNT_DETACH = 2
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 LAST_CAPABILITY = 63
+SECCOMP_MODE_FILTER = 2
+SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW = 1, 4
 
-# The numbers of these newer calls are the same on all architectures.
+# The number of this newer call is the same on all architectures.
 SYS_MOUNT_SETATTR = 442
-SYS_LANDLOCK_CREATE_RULESET = 444
-SYS_LANDLOCK_ADD_RULE = 445
-SYS_LANDLOCK_RESTRICT_SELF = 446
 AT_RECURSIVE = 0x8000
 MOUNT_ATTR_RDONLY = 1
 MOUNT_ATTR_NOSUID = 2
-LANDLOCK_CREATE_RULESET_VERSION = 1
-LANDLOCK_RULE_PATH_BENEATH = 1
-LANDLOCK_READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder
-LANDLOCK_SCOPE = 1 << 0 | 1 << 1  # no abstract sockets of, and no signals to, processes outside
-LANDLOCK_TCP = 1 << 0 | 1 << 1  # bind, connect
 
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result: int, what: str) -> int:
+def check(result: int, what: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -55,35 +53,35 @@ def _check(result: int, what: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    _check(_libc.unshare(flags), "unshare")
+    check(libc.unshare(flags), "unshare")
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     arguments = [None if text is None else text.encode() for text in (source, target, kind, data)]
-    result = _libc.mount(arguments[0], arguments[1], arguments[2], ctypes.c_ulong(flags), arguments[3])
-    _check(result, f"mount {target}")
+    result = libc.mount(arguments[0], arguments[1], arguments[2], ctypes.c_ulong(flags), arguments[3])
+    check(result, f"mount {target}")
 
 
 def make_read_only(path: str) -> None:
     """Makes a mount and all mounts below it read-only; inside a user namespace this cannot be taken back."""
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0, 0, 0)
-    result = _libc.syscall(
+    result = libc.syscall(
         SYS_MOUNT_SETATTR, -100, path.encode(), AT_RECURSIVE, ctypes.byref(attributes), ctypes.sizeof(attributes)
     )
-    _check(result, f"mount_setattr {path}")
+    check(result, f"mount_setattr {path}")
 
 
 def change_root(new_root: str) -> None:
     """Makes `new_root` (a mount point) the root and detaches the old one, so that nothing leads back to it."""
     os.chdir(new_root)
-    _check(_libc.pivot_root(b".", b"."), "pivot_root")
-    _check(_libc.umount2(b".", MNT_DETACH), "umount2")
+    check(libc.pivot_root(b".", b"."), "pivot_root")
+    check(libc.umount2(b".", MNT_DETACH), "umount2")
     os.chdir("/")
 
 
 def prctl(option: int, value: int) -> None:
     zero = ctypes.c_ulong(0)
-    _check(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero), f"prctl {option}")
+    check(libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero), f"prctl {option}")
 
 
 def drop_capabilities() -> None:
@@ -95,41 +93,40 @@ def drop_capabilities() -> None:
             break  # EINVAL: the kernel has no more of them; EPERM: there is nothing to drop
 
 
-def landlock_restrict(readable: Iterable[str], writable: Iterable[str]) -> int:
-    """Limits this process and its children to these folders (and, where the kernel knows that, to no TCP and signals).
+def system_call(number: int, *arguments: object) -> int:
+    """Returns what the kernel does. Raises OSError."""
+    return check(libc.syscall(number, *arguments), f"system call {number}")
 
-    Returns the ABI version that was used. Raises OSError where Landlock is missing.
+
+class _Filter(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("rows", ctypes.c_void_p))
+
+
+def set_filter(seccomp: int, rows: ctypes.Array[ctypes.c_char], count: int) -> None:
+    """Installs a filter of system calls; `seccomp` is that call's number. Raises OSError.
+
+    Old kernels would take a filtered process for one that needs costly precautions against speculation.
     """
-    abi = _check(
-        _libc.syscall(SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_CREATE_RULESET_VERSION),
-        "landlock",
-    )
-    everything = (1 << (13 if abi == 1 else 14 if abi == 2 else 15)) - 1
-    attributes = (ctypes.c_uint64 * 3)(everything, LANDLOCK_TCP if abi >= 4 else 0, LANDLOCK_SCOPE if abi >= 6 else 0)
-    size = ctypes.c_size_t(24 if abi >= 6 else 16 if abi >= 4 else 8)
-    ruleset = _check(_libc.syscall(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0), "landlock")
+    program = _Filter(count, ctypes.cast(rows, ctypes.c_void_p))
     try:
-        for path in readable:
-            _allow(ruleset, path, LANDLOCK_READ & everything)
-        for path in writable:
-            _allow(ruleset, path, everything)
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        _check(_libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock_restrict_self")
-    finally:
-        os.close(ruleset)
-    return abi
+        system_call(
+            seccomp, SECCOMP_SET_MODE_FILTER, ctypes.c_ulong(SECCOMP_FILTER_FLAG_SPEC_ALLOW), ctypes.byref(program)
+        )
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        check(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(program), 0, 0), "seccomp")
 
 
-def _allow(ruleset: int, path: str, access: int) -> None:
+@contextlib.contextmanager
+def seeing_as(uid: int) -> Iterator[None]:
+    """Files and /proc as a user of that id sees them, for a root that lacks the capability to look into others."""
+    libc.setfsgid(uid)
+    libc.setfsuid(uid)
     try:
-        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        return  # a folder that does not exist needs no rule
-    if not os.path.isdir(path):
-        access &= 0b111 | 1 << 14  # a file takes only the rights that mean something for one
-    rule = (access).to_bytes(8, "little") + folder.to_bytes(4, "little")
-    try:
-        result = _libc.syscall(SYS_LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, ctypes.c_char_p(rule), 0)
-        _check(result, f"landlock rule for {path}")
+        yield
     finally:
-        os.close(folder)
+        libc.setfsuid(os.geteuid())
+        libc.setfsgid(os.getegid())
+        prctl(PR_SET_DUMPABLE, 0)  # the kernel has reset these two
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,10 @@ from typing import NamedTuple
 class Expected(NamedTuple):
     kind: bytes  # wire.VALUE or wire.DIGEST
     payload: bytes
+
+
+class OutputsError(Exception):
+    """The file of expected outputs cannot be read."""
 
 
 class OutputWriter:
@@ -44,7 +49,15 @@ class OutputWriter:
 
 
 def read_outputs(path: str) -> Iterator[Expected]:
-    with gzip.open(path, "rb") as file:
-        while line := file.readline():
-            kind, length = json.loads(line)
-            yield Expected(kind.encode(), file.read(length))
+    """Endless, in that the end of the file is an error, too. Raises OutputsError."""
+    try:
+        with gzip.open(path, "rb") as file:
+            while line := file.readline():
+                kind, length = json.loads(line)
+                payload = file.read(length)
+                if len(payload) < length:
+                    break
+                yield Expected(kind.encode(), payload)
+    except (OSError, EOFError, zlib.error, ValueError, TypeError) as error:
+        raise OutputsError(f"{path}: {type(error).__name__}: {error}") from None
+    raise OutputsError(f"{path}: it ends too early")

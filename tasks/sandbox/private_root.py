@@ -9,11 +9,11 @@ import contextlib
 import os
 from collections.abc import Iterable
 
-from tasks.sandbox import linux
+from tasks.sandbox import linux, scratch
 
 SCRATCH = "/scratch"
-SCRATCH_OPTIONS = "size=64m,nr_inodes=4096"
-DEVICES = ("null", "zero", "random", "urandom")
+SCRATCH_OPTIONS = f"size={scratch.SIZE_MB}m,nr_inodes={scratch.ENTRIES}"
+DEVICES = ("null", "random", "urandom")  # not "zero": to map it is memory that is in no process' count
 
 
 def enter(mount_point: str, readable: Iterable[str], hidden: Iterable[str], uid: int) -> None:
@@ -71,6 +71,6 @@ def _add_proc(mount_point: str) -> None:
 
 
 def _add_scratch(mount_point: str, uid: int) -> None:
-    scratch = mount_point + SCRATCH
-    linux.mount("tmpfs", scratch, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"{SCRATCH_OPTIONS},mode=700")
-    os.chown(scratch, uid, -1)
+    folder = mount_point + SCRATCH
+    linux.mount("tmpfs", folder, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"{SCRATCH_OPTIONS},mode=700")
+    os.chown(folder, uid, -1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tasks.sandbox import scratch
+
 ROOT = str(Path(__file__).parents[2])
 JUDGE = f"import sys; sys.path.insert(0, {ROOT!r}); from tasks.sandbox.judge import main; main()"
+STARTED = b"started\n"  # the judge says so before the program can do anything
+STOP_S = 5.0
 BACKSTOP_S = 75.0  # the judge keeps the limits itself; this is for a judge that does not answer
 
 
@@ -53,6 +56,7 @@ class Verdict:
     rss_kb: int | None = None
     wall_s: float = 0.0
     times: Sequence[float] = ()
+    judge_failed: bool = False  # by this program, or by another that ran at the same time
 
 
 def run_job(job: Mapping[str, Any], limits: Limits = Limits(), without: Sequence[str] = ()) -> Verdict:
@@ -71,19 +75,43 @@ def run_job(job: Mapping[str, Any], limits: Limits = Limits(), without: Sequence
         )
         with process:
             try:
-                out, err = process.communicate(json.dumps(request).encode(), timeout=BACKSTOP_S + 4 * limits.wall_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return Verdict("sandbox", "the judge did not answer")
+                said = _converse(process, json.dumps(request).encode(), BACKSTOP_S + 4 * limits.wall_s)
             except BaseException:
-                process.kill()
+                _stop(process)
                 raise
-    if process.returncode == -signal.SIGXCPU:
+    return _verdict(process, *said)
+
+
+def _converse(process: subprocess.Popen[bytes], request: bytes, seconds: float) -> tuple[bytes, bytes, bool]:
+    """What the judge wrote, what it complained of, and whether it had to be stopped."""
+    try:
+        return *process.communicate(request, timeout=seconds), False
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return *process.communicate(), True
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Asks a judge to end its sandbox, which it does in a moment, and then to end."""
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _verdict(process: subprocess.Popen[bytes], out: bytes, err: bytes, stopped: bool) -> Verdict:
+    """What a judge said. If it failed after the program had begun, the program made it fail, and so has not passed."""
+    before, started, answer = out.partition(STARTED)
+    if stopped:
+        return Verdict("timeout" if started else "sandbox", "the judge did not answer")
+    if started and process.returncode == -signal.SIGXCPU:
         return Verdict("timeout", "comparing the results took too long")
     try:
-        return Verdict(**json.loads(out.decode().encode("utf-8", "replace")))
+        return Verdict(**json.loads((answer if started else before).decode().encode("utf-8", "replace")))
     except (ValueError, TypeError):
-        return Verdict("sandbox", f"the judge failed: {err.decode(errors='replace')[-2000:]}")
+        reason = f"the judge failed ({process.returncode}): {err.decode(errors='replace')[-2000:]}"
+        return Verdict("error" if started else "sandbox", reason, judge_failed=True)
 
 
 def run_jobs(
@@ -96,7 +124,7 @@ def run_jobs(
     finally:
         pool.shutdown(cancel_futures=True)  # at Ctrl-C the jobs that have not begun never will
     for index, (job, limits) in enumerate(jobs):
-        if verdicts[index].status == "sandbox":
+        if verdicts[index].status == "sandbox" or verdicts[index].judge_failed:
             verdicts[index] = judge(job, limits)
     return verdicts
 
@@ -112,11 +140,4 @@ def _scratch_folder() -> Iterator[str]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, onerror=_make_writable_and_retry)
-
-
-def _make_writable_and_retry(function: Callable[[str], object], path: str, _error: object) -> None:
-    with contextlib.suppress(OSError):
-        os.chmod(os.path.dirname(path), 0o700)
-        os.chmod(path, 0o700, follow_symlinks=False) if os.chmod in os.supports_follow_symlinks else None
-        shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else function(path)
+        scratch.remove(folder)

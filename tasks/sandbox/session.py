@@ -13,29 +13,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks.sandbox import bootstrap, wire
-from tasks.sandbox.processes import descendants, is_running, kill_descendants, memory_kb
+from tasks.sandbox import bootstrap, patience, wire
+from tasks.sandbox.ended import Ended
+from tasks.sandbox.processes import kill_descendants
+from tasks.sandbox.watch import Watch
 
 BUSY_FACTOR = 4  # how many times the wall clock limit a program may take that waits for its turn
-WORKER = 2  # its place among the descendants, after the two processes of the launcher
 START_S = 60.0  # for the interpreter to come up, on a machine that is very busy
-LOOK_EVERY_S = 0.25
-FAREWELL_S = 5.0  # for a worker that answered to the end, to end itself and be accounted for
+LOOK_EVERY_S = 0.05
+EXIT_S = 1.0  # for the launcher to say why the worker is gone
+FAREWELL_S = 1.0  # for a worker that answered to the end, to end itself and be accounted for
 ROOT = str(Path(__file__).parents[2])
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
 REPLY_LIMIT = wire.LARGE_VALUE + (1 << 20)
-
-
-class Ended(BaseException):
-    """The sandbox can give no more answers; `status` is the verdict and `text` says why.
-
-    Not an Exception, so that a test that catches those does not swallow it.
-    """
-
-    def __init__(self, status: str, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
 
 
 class Session:
@@ -51,6 +41,7 @@ class Session:
         self._incoming = bytearray()
         self._status = bytearray()
         self._next_look = 0.0
+        self._watch: Watch | None = None  # while the interpreter starts
         self._start(self._config(folder, prefixes, without))
         self.started = time.monotonic() + START_S
         self.deadline = self.started
@@ -61,6 +52,12 @@ class Session:
             self._read_status()
             raise RuntimeError(f"no interpreter: {end.text}; it said {self.output_head[:2000]!r}") from None
         self._read_status()
+        self.layers = self.facts["layers"]
+        own_folder = "root" in self.layers
+        uid = self.facts["uid"] if "uid" in self.layers else None
+        self._watch = Watch(limits, None if own_folder else folder + "/scratch", uid)
+        if own_folder or self._watch.sees_files:
+            self.layers = [*self.layers, "scratch"]
         self.started = time.monotonic()
         self.deadline = self.started + limits["wall_s"]
 
@@ -69,10 +66,17 @@ class Session:
         deadline = self.deadline if seconds is None else min(self.deadline, time.monotonic() + seconds)
         try:
             self._send(wire.pack(kind, payload), deadline)
-            return self._receive(deadline)
+            reply = self._receive(deadline)
         except Ended as end:
             self.stopped = end
             raise
+        patience.allow(self.deadline - time.monotonic())
+        return reply
+
+    def look(self) -> None:
+        """Raises Ended if the program has passed a limit that is not watched all the time."""
+        if self._watch is not None:
+            self._watch.look()
 
     def close(self) -> int:
         """Kills everything; returns how many processes were left after that, which is 0."""
@@ -172,8 +176,9 @@ class Session:
                 poll.unregister(self._output)
             if fd in ready:
                 return
-            if now >= self._next_look:
-                self._look()
+            if self._watch is not None and now >= self._next_look:
+                self._next_look = now + LOOK_EVERY_S
+                self._watch.look()
 
     def _drain(self) -> bool:
         """Reads what the solution printed; True while there may be more."""
@@ -185,28 +190,15 @@ class Session:
         self.output_head = (self.output_head + part)[:4096]
         return bool(part)
 
-    def _look(self) -> None:
-        """The limits of the kernel hold for one process each; this holds for all of them together."""
-        self._next_look = time.monotonic() + LOOK_EVERY_S
-        family = descendants(os.getpid())
-        if len(family) > self.limits["processes"] + 8:
-            raise Ended("error", f"{len(family)} processes")
-        if memory_kb(family) > self.limits["memory_mb"] * 1024 * 1.25 + 100_000:
-            raise Ended("memory", "all its processes together passed the memory limit")
-
     def _waits_for_the_processor(self, now: float) -> bool:
-        """Whether a worker that is out of wall clock time only had too little of a busy machine.
-
-        If it is running (or ready to), its CPU limit will end it; a worker that sleeps is out of time.
-        """
-        if now > self.started + BUSY_FACTOR * self.limits["wall_s"]:
+        """Whether a program that is out of wall clock time only had too little of a busy machine."""
+        if self._watch is None or now > self.started + BUSY_FACTOR * self.limits["wall_s"]:
             return False
-        family = descendants(os.getpid())
-        return len(family) > WORKER and is_running(family[WORKER])
+        return self._watch.waits_for_the_processor()
 
     def _ended(self) -> Ended:
         """Why the worker is gone. The report comes from the launcher, which the solution cannot reach."""
-        self._await_exit(2.0)
+        self._await_exit(EXIT_S)
         code, cpu = self.facts.get("exit"), self.facts.get("cpu_s", 0.0)
         if code in (-signal.SIGXCPU, -signal.SIGPROF) or (code == -signal.SIGKILL and cpu >= self.limits["cpu_s"]):
             return Ended("timeout", "the CPU limit")
@@ -233,7 +225,6 @@ class Session:
         self._status = bytearray(rest)
         for line in lines:
             self.facts.update(json.loads(line))
-        self.layers = self.facts.get("layers", [])
         return bool(part)
 
 

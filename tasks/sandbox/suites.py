@@ -14,9 +14,9 @@ from typing import Any
 
 from tasks.oracles import Oracle
 from tasks.sandbox import codec, wire
+from tasks.sandbox.ended import Ended
 from tasks.sandbox.outputs import Expected, OutputWriter, read_outputs
 from tasks.sandbox.remote import Link, Missing, Report, SolutionError
-from tasks.sandbox.session import Ended
 
 SKIPPED = b"S"  # an input that was derived from others and that the canonical solution does not take
 
