@@ -17,21 +17,26 @@ def reply_columns(reply: Reply, stop: Sequence[str], codec: Codec | None, total_
     answer = reply.text if at < 0 else reply.text[:at]
     counts = _counts(reply, answer, codec)
     first, gaps = token_times(reply)
-    return counts | {
-        "finish_reason": _finish_reason(reply, answer),
-        "completion": f"<think>{reply.thinking}{THINK_END}{reply.text}" if reply.thinking else reply.text,
-        "answer_text": answer,
-        "token_ids": list(reply.ids or ()),
-        "forwards": reply.forwards,
-        "cached_tokens": reply.cached_tokens,
-        "attempts": reply.attempts,
-        "sent_s": reply.sent_s,
-        "server_s": reply.server_s,
-        "ttft_s": first,
-        "itl_s": gaps,
-        "prefill_s": first,
-        "decode_s": None if first is None else total_s - first,
-    }
+    status = {} if reply.unjudged is None else {"score_status": reply.unjudged}
+    return (
+        counts
+        | status
+        | {
+            "finish_reason": _finish_reason(reply, answer),
+            "completion": f"<think>{reply.thinking}{THINK_END}{reply.text}" if reply.thinking else reply.text,
+            "answer_text": answer,
+            "token_ids": list(reply.ids or ()),
+            "forwards": reply.forwards,
+            "cached_tokens": reply.cached_tokens,
+            "attempts": reply.attempts,
+            "sent_s": reply.sent_s,
+            "server_s": reply.server_s,
+            "ttft_s": first,
+            "itl_s": gaps,
+            "prefill_s": first,
+            "decode_s": None if first is None else total_s - first,
+        }
+    )
 
 
 def _finish_reason(reply: Reply, answer: str) -> str:

@@ -21,7 +21,7 @@ SCHEMA_VERSION = 3
 
 SERVER_ERRORS = ("timeout", "server_error", "unreachable", "refused", "invalid_reply", "empty")
 ERROR_REASONS = ("prompt_too_long", "non_finite", "error", *SERVER_ERRORS)  # counted, but in no ratio
-FINISH_REASONS = ("eos", "stop", "length", *ERROR_REASONS)
+FINISH_REASONS = ("eos", "stop", "length", "other", *ERROR_REASONS)
 NOT_SCORED = "not_scored"  # the score status of a decoded sample whose verdict is still to come
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
 JOB_STATUSES = (

@@ -40,6 +40,7 @@ class Reply:
     `thinking`: reasoning that the server keeps apart from the text. `ended_by`: "token" (an end token), "string" (a
     stop string) or None (cut at the length, or unknown). `server_s`: the server's own clock. `sent_s`: when the request
     was sent, in seconds after the first one. `attempts`: requests that it took. `arrivals`: of a stream.
+    `unjudged`: the score status of a reply that is neither right nor wrong. `error`: why, or what else is odd about it.
     """
 
     text: str
@@ -55,3 +56,5 @@ class Reply:
     sent_s: float | None = None
     attempts: int = 1
     arrivals: tuple[Arrival, ...] = ()
+    unjudged: str | None = None
+    error: str | None = None

@@ -37,7 +37,7 @@ class Sample:
     @property
     def is_decoded(self) -> bool:
         """Whether there is a completion to judge."""
-        return self.outcome.generation is not None or self.reply is not None
+        return self.outcome.generation is not None or (self.reply is not None and self.reply.unjudged is None)
 
 
 class Engine(ABC):

@@ -172,7 +172,7 @@ class ServerEngine(Engine):
             reply = replace(self.protocol.reply(answer), sent_s=sent, attempts=answer.attempts)
         except Failure as failure:
             return self._sample(unit, Outcome(None, failure.status, error=str(failure)))
-        return self._sample(unit, Outcome(None, reply.finish_reason, total_s=answer.total_s), reply)
+        return self._sample(unit, Outcome(None, reply.finish_reason, total_s=answer.total_s, error=reply.error), reply)
 
     def _prompt(self, unit: Unit) -> Any:
         prompt = self.plan.prompts[unit.index]

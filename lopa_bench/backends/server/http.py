@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -150,10 +152,17 @@ def _message(text: str) -> str:
 
 
 def _seconds(header: str | None) -> float | None:
-    try:
-        return max(0.0, float(header)) if header else None
-    except ValueError:  # a date
+    """What Retry-After asks for: seconds, or a date."""
+    if not header:
         return None
+    try:
+        wanted = float(header)
+    except ValueError:
+        try:
+            wanted = parsedate_to_datetime(header).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, wanted) if math.isfinite(wanted) else None
 
 
 def _lines(response: httpx.Response, began: float, limit_s: float) -> Iterator[tuple[float, str]]:
@@ -176,7 +185,11 @@ def _lines(response: httpx.Response, began: float, limit_s: float) -> Iterator[t
 
 def _one_event(lines: Iterator[tuple[float, str]]) -> Iterator[tuple[float, Any]]:
     timed = list(lines)
-    yield timed[-1][0] if timed else 0.0, _object("\n".join(line for _, line in timed))
+    data = "\n".join(line for _, line in timed)
+    event = _object(data)
+    if event.get("error"):
+        raise Failure("server_error", f"in the reply: {_message(data)}")
+    yield timed[-1][0] if timed else 0.0, event
 
 
 def _stream_events(lines: Iterator[tuple[float, str]]) -> Iterator[tuple[float, Any]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lopa_bench.backends.config import ServerSettings
 from lopa_bench.backends.outcome import Arrival, Reply
+from lopa_bench.backends.server.fields import FILTERED, count, ending, mapping, seconds, text_of
 from lopa_bench.backends.server.http import Answer, Failure
-
-NO_TEXT = "the reply has no text"
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,10 @@ class Ask:
     temperature: float
     seed: int
     stop: tuple[str, ...] = ()
+
+
+# What a message may have instead of text, and the status of its sample.
+INSTEAD = {"refusal": "refusal", "tool_calls": "tool_call", "function_call": "tool_call"}
 
 
 class Protocol(ABC):
@@ -44,11 +47,11 @@ class Protocol(ABC):
     @abstractmethod
     def parse(self, events: Sequence[tuple[float, Mapping[str, Any]]]) -> Reply:
         """The reply of one event, or of a stream of them. Raises KeyError, TypeError, IndexError or AttributeError for
-        what is not of this protocol, Failure("empty") for a reply without text.
+        what is not of this protocol, Failure for a reply that came to no end.
         """
 
     def reply(self, answer: Answer) -> Reply:
-        """Raises Failure: invalid_reply, or empty."""
+        """Raises Failure: invalid_reply, or server_error. A reply without text has a reason why it cannot be judged."""
         if not answer.events:
             raise Failure("invalid_reply", "an empty stream")
         try:
@@ -75,28 +78,27 @@ class SGLang(Protocol):
 
     def parse(self, events: Sequence[tuple[float, Mapping[str, Any]]]) -> Reply:
         last = events[-1][1]
-        meta, text = last["meta_info"], last["text"]
+        meta, (text, thinking) = last["meta_info"], text_of(last["text"])
         finish = meta.get("finish_reason")
         if finish is None:
             raise Failure("invalid_reply", "the stream broke off before its end")
-        if finish["type"] == "abort":
-            raise Failure("server_error", f"the server aborted the request: {finish.get('message', 'no reason given')}")
-        if not text or not text.strip():
-            raise Failure("empty", NO_TEXT)
-        arrivals = [Arrival(seconds, event["meta_info"].get("completion_tokens")) for seconds, event in events]
-        ids = last.get("output_ids")
-        return Reply(
+        ended = ending(finish)
+        tokens, ids = count(meta.get("completion_tokens")), last.get("output_ids")
+        arrivals = [Arrival(at, count(event["meta_info"].get("completion_tokens"))) for at, event in events]
+        reply = Reply(
             text=text,
-            finish_reason="length" if finish["type"] == "length" else "stop",
-            ids=tuple(ids) if ids and len(ids) == meta["completion_tokens"] else None,
-            ended_by=_ended_by(finish.get("matched")) if finish["type"] == "stop" else None,
-            prompt_tokens=meta.get("prompt_tokens"),
-            completion_tokens=meta.get("completion_tokens"),
-            cached_tokens=meta.get("cached_tokens"),
-            forwards=meta.get("nfe"),
-            server_s=meta.get("e2e_latency"),
+            finish_reason=ended,
+            thinking=thinking,
+            ids=tuple(ids) if ids and len(ids) == tokens else None,
+            ended_by=_ended_by(mapping(finish).get("matched")) if ended == "stop" else None,
+            prompt_tokens=count(meta.get("prompt_tokens")),
+            completion_tokens=tokens,
+            cached_tokens=count(meta.get("cached_tokens")),
+            forwards=count(meta.get("nfe")),
+            server_s=seconds(meta.get("e2e_latency")),
             arrivals=tuple(arrivals) if self.settings.stream else (),
         )
+        return _told_apart(reply, finish, {})
 
 
 class OpenAI(Protocol):
@@ -129,40 +131,63 @@ class OpenAI(Protocol):
 
     def parse(self, events: Sequence[tuple[float, Mapping[str, Any]]]) -> Reply:
         text, thinking, arrivals = "", "", []
-        finish, matched, usage = None, None, None
-        for seconds, event in events:
-            usage = event.get("usage") or usage
-            for choice in event["choices"][:1]:
+        finish, matched = None, None
+        usage: Mapping[str, Any] = {}
+        instead: dict[str, Any] = {}
+        choices = 0
+        for at, event in events:
+            usage = mapping(event.get("usage")) or usage
+            for choice in (event.get("choices") or [])[:1]:
+                choices += 1
                 message = choice if "text" in choice else choice.get("delta") or choice.get("message") or {}
-                piece = message.get("text") or message.get("content") or ""
-                thought = message.get("reasoning_content") or message.get("reasoning") or ""
+                piece, inside = text_of(message.get("content") if message.get("text") is None else message["text"])
+                thought = "".join(text_of(message.get("reasoning_content") or message.get("reasoning"))) + inside
                 text, thinking = text + piece, thinking + thought
+                instead |= {name: message[name] for name in INSTEAD if message.get(name)}
                 if piece or thought:
-                    arrivals.append(Arrival(seconds, (event.get("usage") or {}).get("completion_tokens")))
+                    arrivals.append(Arrival(at, count(mapping(event.get("usage")).get("completion_tokens"))))
                 finish = choice.get("finish_reason") or finish
                 matched = choice.get("matched_stop", choice.get("stop_reason")) or matched
-        if not text.strip() and not thinking:
-            raise Failure("empty", NO_TEXT)
+        if not choices:
+            raise Failure("invalid_reply", "no choices")
         if finish is None:
             raise Failure("invalid_reply", "no finish_reason: the stream broke off before its end")
-        usage = usage or {}
-        return Reply(
+        ended = ending(finish)
+        reply = Reply(
             text=text,
-            finish_reason="length" if finish == "length" else "stop",
+            finish_reason=ended,
             thinking=thinking,
-            ended_by=self._ended_by(matched) if finish == "stop" else None,
-            prompt_tokens=usage.get("prompt_tokens"),
-            completion_tokens=usage.get("completion_tokens"),
-            cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
-            forwards=usage.get("nfe"),
+            ended_by=self._ended_by(matched) if ended == "stop" else None,
+            prompt_tokens=count(usage.get("prompt_tokens")),
+            completion_tokens=count(usage.get("completion_tokens")),
+            cached_tokens=count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
+            forwards=count(usage.get("nfe")),
             arrivals=tuple(arrivals) if self.settings.stream else (),
         )
+        return _told_apart(reply, finish, instead)
 
     def _ended_by(self, matched: Any) -> str | None:
         """Without a stop string in the request it can only have been an end token."""
         if matched is None:
             return None if self.settings.stop else "token"
         return _ended_by(matched)
+
+
+def _told_apart(reply: Reply, finish: Any, instead: Mapping[str, Any]) -> Reply:
+    """The reply, and if it has no text or only a part of one, why it is neither right nor wrong."""
+    if FILTERED in (finish, mapping(finish).get("type")):
+        return replace(reply, unjudged="filtered", error="the server filtered the reply")
+    if reply.text.strip():
+        odd = reply.finish_reason == "other"
+        return replace(reply, error=f"finish_reason {finish!r} is not known") if odd else reply
+    for name, value in instead.items():
+        status = INSTEAD[name]
+        return replace(reply, unjudged=status, error=f"the reply has no text but a {status}: {value!r:.200}")
+    if reply.thinking.strip():
+        return replace(reply, unjudged="no_text", error="the reply has no text but reasoning")
+    if reply.finish_reason == "length":
+        return replace(reply, unjudged="no_text", error="the reply has no text and was cut by its length")
+    return replace(reply, finish_reason="empty", ended_by=None, unjudged="not_decoded", error="the reply has no text")
 
 
 def _ended_by(matched: Any) -> str:
