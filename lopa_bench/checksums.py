@@ -62,7 +62,7 @@ def remembered_sha256(files: Sequence[Path]) -> str:
     if isinstance(known, str):
         return known
     size = sum(path.stat().st_size for path in files) / 1e9
-    with said_if_slow(f"reading {size:.1f} GB of weights once, for their checksum"):
+    with said_if_slow(f"reading {size:.1f} GB once, for a checksum"):
         sha256 = files_sha256(files)
     if settled and [_state(path) for path in files] == before:
         keep("checksums", before, sha256)

@@ -58,11 +58,15 @@ def main() -> None:
 def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
     """One run of one configuration, alone or as a job of a sweep. Heavy imports happen after validation."""
     from lopa_bench.libraries import check_libraries
+    from lopa_bench.targets import distrust_bytecode, targets
     from lopa_bench.unread import check_read, check_read_alone
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     config = OmegaConf.to_object(settings)
     assert isinstance(config, Config)
+    resolved: Any = OmegaConf.to_container(settings, resolve=True)
+    if any(targets(resolved)):
+        distrust_bytecode()
     validate(config)
     check_read(config)
     if is_alone:
@@ -70,5 +74,4 @@ def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
     check_libraries()
     from lopa_bench.run import run
 
-    resolved: Any = OmegaConf.to_container(settings, resolve=True)
     return run(config, resolved)

@@ -1,7 +1,7 @@
 """What makes two runs the same run: everything that changes a result, hashed into a key.
 
-Left out is what changes no row: where rows are written, how they are shown, who is told. `run.batch`, `run.warmup` and
-the threads change no id on an exact backend but every time, so a run with another value is another run.
+Every setting counts, but for those in CHANGES_NO_ROW. `run.batch`, `run.warmup` and the threads change no id on an
+exact backend but every time, so a run with another value is another run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -16,23 +17,36 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from lopa_bench.backends.config import BackendSettings, LocalSettings
+from lopa_bench.backends.config import BackendSettings, LocalSettings, ServerSettings
 from lopa_bench.checksums import texts_sha256, weights_sha256
 from lopa_bench.config import Config, ModelSettings
 from lopa_bench.environment import product_version
 from lopa_bench.models.folders import locate
+from lopa_bench.targets import target_facts, targets
 from tasks.base import Problem, Prompt, Task
 
-SILENT = ("out", "preset", "progress")  # settings of `run` that change no row
-PATIENCE = (
-    "startup_s",
-    "key_env",
-    "timeout_s",
-    "retries",
-    "backoff_s",
-    "slo_s",
-    "slo_ttft_s",
-)  # of a server's settings
+ASKED_PATIENTLY = "how often and how patiently a server is asked changes no answer"
+DEFAULT_OF_DECODERS = "what decoders take if they are not told; the decoder's own setting counts"
+CHANGES_NO_ROW: Mapping[str, str] = {
+    "run.out": "where rows are written",
+    "run.preset": "how rows are counted when they are read",
+    "run.progress": "what the terminal shows meanwhile",
+    "model.gen_length": DEFAULT_OF_DECODERS,
+    "model.block_size": DEFAULT_OF_DECODERS,
+    "model.attention": DEFAULT_OF_DECODERS,
+    "backend.startup_s": ASKED_PATIENTLY,
+    "backend.timeout_s": ASKED_PATIENTLY,
+    "backend.retries": ASKED_PATIENTLY,
+    "backend.backoff_s": ASKED_PATIENTLY,
+    "backend.key_env": "who pays",
+    "backend.slo_s": "what counts as good when rows are read",
+    "backend.slo_ttft_s": "what counts as good when rows are read",
+    "tracker": "who is told",
+    "objective": "what a sweeper makes of the numbers",
+    "resume": "whether rows of an earlier run are taken",
+    "fail_fast": "what a sweep does next",
+    "against": "what a sweep compares at its end",
+}
 CODE = (
     "decoders",
     "tasks",
@@ -41,6 +55,8 @@ CODE = (
     "lopa_bench/models",
     "lopa_bench/completion.py",
     "lopa_bench/replies.py",
+    "lopa_bench/rows.py",
+    "lopa_bench/units.py",
 )
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 
@@ -57,52 +73,65 @@ class Identity:
 
 def identify(config: Config, task: Task, prompts: Iterable[tuple[Problem, Prompt]]) -> Identity:
     """The identity of a run with resolved decoder settings. Reads no weights that were read before, loads no torch."""
-    model = _model(config.model) if isinstance(config.backend, LocalSettings) else _served_model(config.model)
+    backend = config.backend
+    if isinstance(backend, LocalSettings):
+        model = _counted("model", config.model) | _files(config.model)
+    else:
+        model = _counted("model", config.model) | _texts_of_served(config.model, backend)
+    settings = {"decoder": asdict(config.decoder), "task": asdict(config.task)}
     facts: dict[str, Any] = {
         "model": model,
-        "decoder": asdict(config.decoder),
-        "task": asdict(config.task) | {"scorer": task.scorer, "stop": list(task.stop)},
+        "decoder": settings["decoder"],
+        "task": settings["task"] | {"scorer": task.scorer, "stop": list(task.stop)},
         "source_sha256": task.source.sha256,
-        "prompts_sha256": _prompts_sha256(prompts),
-        "backend": _backend(config.backend),
-        "run": {name: value for name, value in asdict(config.run).items() if name not in SILENT},
-        "product": {"version": product_version(), "code_sha256": code_sha256()} | _libraries(),
+        "prompts_sha256": _prompts_sha256(prompts, with_rows=config.task.target is not None),
+        "backend": _backend(backend),
+        "run": _counted("run", config.run),
+        "targets": {target: target_facts(target) for target in targets(settings)},
+        "product": {"version": product_version(), "code_sha256": code_sha256()} | _libraries(task.libraries),
     }
     whole = {**facts, "run": {**facts["run"], "shard": None}, "prompts_sha256": None}  # a shard knows its own prompts
     return Identity(_hash(facts), _hash(whole), facts, model["weights_sha256"])
 
 
-def _model(model: ModelSettings) -> dict[str, Any]:
-    """The settings that reach the network and the tokenizer, and the files behind them."""
+def _counted(group: str, settings: Any) -> dict[str, Any]:
+    """The settings of a group that change a row."""
+    return {name: value for name, value in asdict(settings).items() if f"{group}.{name}" not in CHANGES_NO_ROW}
+
+
+def _files(model: ModelSettings) -> dict[str, Any]:
+    """The files behind the settings of a model that runs here."""
     assert model.path is not None
     folder = locate(model.path, model.revision)
     lora = locate(model.lora, model.lora_revision) if model.lora else None
-    defaults_of_decoders = ("gen_length", "block_size", "attention")  # they count as the decoder's settings
-    settings = {name: value for name, value in asdict(model).items() if name not in defaults_of_decoders}
-    return settings | {
-        "weights_sha256": weights_sha256(folder, lora),
-        "texts_sha256": texts_sha256(folder, lora),
-    }
+    return {"weights_sha256": weights_sha256(folder, lora), "texts_sha256": texts_sha256(folder, lora)}
 
 
-def _served_model(model: ModelSettings) -> dict[str, Any]:
-    """A server has the weights, and no two servers tell the same of them."""
-    return asdict(model) | {"weights_sha256": "on the server"}
+def _texts_of_served(model: ModelSettings, backend: BackendSettings) -> dict[str, Any]:
+    """A server has the weights, and no two servers tell the same of them. Prompts are made here unless it is a chat."""
+    assert isinstance(backend, ServerSettings)
+    assert model.path is not None
+    here = backend.api != "chat"
+    texts = texts_sha256(locate(model.path, model.revision, weights=False)) if here else None
+    return {"weights_sha256": "on the server", "texts_sha256": texts}
 
 
 def _backend(backend: BackendSettings) -> dict[str, Any]:
-    """The settings; of a server not how often and how patiently it is asked, which changes no answer."""
+    settings = _counted("backend", backend)
     if isinstance(backend, LocalSettings):
-        return asdict(backend) | {"device": device_kind(backend.device)}
-    settings = {name: value for name, value in asdict(backend).items() if name not in PATIENCE} | {"device": "server"}
-    return settings | ({"url": None} if settings["launch"] else {})  # a launched server has a port of the moment
+        return settings | {"device": device_kind(backend.device)}
+    moved = {"url": None} if settings["launch"] else {}  # a launched server has a port of the moment
+    return settings | {"device": "server"} | moved
 
 
-def _prompts_sha256(prompts: Iterable[tuple[Problem, Prompt]]) -> str:
+def _prompts_sha256(prompts: Iterable[tuple[Problem, Prompt]], with_rows: bool) -> str:
+    """`with_rows`: for a task whose source need not tell what is in its rows."""
     digest = hashlib.sha256()
     for problem, prompt in prompts:
-        facts = [problem.id, problem.gold, prompt.text, [dict(message) for message in prompt.messages or ()]]
-        digest.update(json.dumps(facts).encode() + b"\n")
+        messages = [dict(message) for message in prompt.messages or ()]
+        facts: list[Any] = [problem.id, problem.gold, prompt.text, messages]
+        facts += [dict(problem.row)] if with_rows else []
+        digest.update(json.dumps(facts, sort_keys=True, default=str).encode() + b"\n")
     return digest.hexdigest()
 
 
@@ -133,9 +162,10 @@ def code_sha256() -> str:
     return digest.hexdigest()
 
 
-def _libraries() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for name in LIBRARIES:
+def _libraries(further: Iterable[str]) -> dict[str, str | None]:
+    """Versions that change a result; of Python the language, which programs are judged with."""
+    found: dict[str, str | None] = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+    for name in (*LIBRARIES, *further):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from decoders.config import DecoderConfig
 from lopa_bench import identity
-from lopa_bench.backends.config import LocalSettings
+from lopa_bench.backends.config import LocalSettings, ServerSettings
 from lopa_bench.config import Config, ConfigError, ModelSettings
+from lopa_bench.identity import CHANGES_NO_ROW, Identity, code_sha256, identify
 from lopa_bench.plan import make_plan
 from lopa_bench.units import Shard, Unit, sample_seed
-from tasks.base import TaskConfig
+from tasks.base import Problem, Prompt, Score, Source, Task, TaskConfig
 
-Change = Callable[[Config], object]
+PROBLEMS = [Problem("p-0", "one?", "1", {"n": 1}), Problem("p-1", "two?", "2", {"n": 2})]
+
+
+class Mine(Task):
+    def __init__(self, scorer: str | None = None) -> None:
+        self.name, self.scorer, self.stop = "mine", scorer or "equal", ("\n",)
+        self.source, self.problems = Source("file", "mine", "5" * 64, 2), PROBLEMS
+
+    def prompt(self, problem: Problem) -> Prompt:
+        return Prompt(problem.question, ({"role": "user", "content": problem.question},))
+
+    def score(self, problem: Problem, completion: str) -> Score:
+        return Score(completion == problem.gold, "ok")
 
 
 @pytest.fixture
@@ -29,71 +44,267 @@ def config(tiny_model: Path) -> Config:
     )
 
 
-def key(config: Config) -> str:
-    return make_plan(config, {}).identity.key
+@pytest.fixture
+def served(config: Config) -> Config:
+    return replace(config, backend=ServerSettings(name="openai", url="http://127.0.0.1:1"))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda c: setattr(c.decoder, "tau_conf", 0.8),
-        lambda c: setattr(c.decoder, "k", 3),
-        lambda c: setattr(c.decoder.score, "bottom", 0.5),
-        lambda c: setattr(c.model, "dtype", "bfloat16"),
-        lambda c: setattr(c.model, "add_bos", True),
-        lambda c: setattr(c.model, "max_length", 256),
-        lambda c: setattr(c.backend, "device", "cuda:1"),
-        lambda c: setattr(c.backend, "compile", True),
-        lambda c: setattr(c.run, "seed", 1),
-        lambda c: setattr(c.run, "batch", 2),
-        lambda c: setattr(c.run, "shard", "0/2"),
-        lambda c: setattr(c.task, "limit", 2),
-        lambda c: setattr(c.task, "samples", 2),
-        lambda c: setattr(c.task, "prompt_style", "plain"),
-        lambda c: setattr(c.task, "scorer", "lopa_bench_strict"),
-    ],
-)
-def test_a_setting_that_changes_a_row_is_another_run(config: Config, change: Change) -> None:
+def identified(config: Config, task: Task | None = None, prompt: str = "") -> Identity:
+    """Of a run of two problems, whatever the settings say."""
+    task = task or Mine(config.task.scorer)
+    return identify(config, task, [(problem, Prompt(prompt or problem.question)) for problem in task.problems])
+
+
+def key(config: Config, task: Task | None = None, prompt: str = "") -> str:
+    return identified(config, task, prompt).key
+
+
+# --- settings: every one of them
+
+OTHER: Mapping[str, Any] = {  # each setting with a value that is not its default
+    "decoder.name": "d2f", "decoder.target": "nowhere:THING", "decoder.base": "greedy", "decoder.gen_length": 32,
+    "decoder.block_size": 4, "decoder.attention": "block_causal", "decoder.cache": "exact", "decoder.fill": "budget",
+    "decoder.tokens_per_step": 2, "decoder.steps": 4, "decoder.empty_steps": "run", "decoder.factor": 0.5,
+    "decoder.first_position": "rule", "decoder.tau_conf": 0.8, "decoder.tau_add": 0.2, "decoder.tau_act": 0.9,
+    "decoder.forced": "global", "decoder.confidence": "margin", "decoder.fill_confidence": "prob", "decoder.k": 3,
+    "decoder.floor": 0.1, "decoder.complete": "verify", "decoder.decode_tail": True, "decoder.mask_logit": "keep",
+    "decoder.temperature": 0.5, "decoder.score.kind": "mixed", "decoder.score.target": "nowhere:SCORE",
+    "decoder.score.bottom": 0.5, "decoder.score.window": 3, "decoder.score.creation_weight": 0.1,
+    "decoder.score.alpha": 0.1, "decoder.own": {"mine": 1},
+    "task.name": "math", "task.target": "nowhere:Task", "task.source": "hub", "task.limit": 2, "task.shots": 1,
+    "task.shots_style": "lm_eval", "task.prompt_style": "plain", "task.revision": "v1", "task.scorer": "strict",
+    "task.samples": 2,
+    "model.name": "other", "model.revision": "v1", "model.lora": "ADAPTER", "model.lora_revision": "v1",
+    "model.path": "COPY", "model.layout": "dream", "model.dtype": "bfloat16", "model.max_length": 256,
+    "model.gen_length": 9, "model.block_size": 9, "model.attention": "block_causal", "model.add_bos": True,
+    "model.chat_template_kwargs": {"enable_thinking": False}, "model.toy": True, "model.end_ids": [7],
+    "run.seed": 1, "run.batch": 2, "run.warmup": 0, "run.shard": "0/2", "run.preset": "lopa_dream",
+    "run.out": "elsewhere", "run.progress": False,
+    "backend.name": "another", "backend.device": "cuda:1", "backend.threads": 3, "backend.compile": True,
+    "backend.prefix_reuse": "exact",
+    "backend.url": "http://127.0.0.1:2", "backend.launch": True, "backend.command": ["serve"], "backend.args": ["-x"],
+    "backend.env": {"A": "b"}, "backend.startup_s": 1.0, "backend.model_name": "m", "backend.algorithm": "fast",
+    "backend.api": "chat", "backend.prompt": "text", "backend.body": {"top_p": 0.5}, "backend.stop": True,
+    "backend.stream": True, "backend.stream_usage": False, "backend.flush_cache": True, "backend.key_env": "KEY",
+    "backend.timeout_s": 1.0, "backend.retries": 1, "backend.backoff_s": 1.0, "backend.concurrency": 2,
+    "backend.rate": 1.0, "backend.slo_s": 1.0, "backend.slo_ttft_s": 1.0,
+    "tracker": None, "objective": None, "resume": False, "fail_fast": True, "against": "decoder:ar",
+}  # fmt: skip
+
+
+def settings_of(owner: Any, prefix: str = "") -> Iterator[str]:
+    """Every setting by its dotted name."""
+    for field in fields(owner):
+        value = getattr(owner, field.name)
+        if is_dataclass(value) and field.name not in ("tracker", "objective"):
+            yield from settings_of(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name
+
+
+def names() -> list[tuple[str, str]]:
+    """Every setting there is, with the fixture whose configuration has it."""
+    local = [("config", name) for name in settings_of(Config(backend=LocalSettings()))]
+    return local + [("served", name) for name in settings_of(Config(backend=ServerSettings())) if "backend." in name]
+
+
+def changed(config: Config, name: str, value: Any) -> None:
+    *owners, last = name.split(".")
+    owner: Any = config
+    for part in owners:
+        owner = getattr(owner, part)
+    before = getattr(owner, last)
+    assert value != before, f"{name} is {value} already"
+    setattr(owner, last, value)
+
+
+def test_every_setting_has_another_value_to_be_tried_with() -> None:
+    """A new setting counts by itself; here it gets the value that shows it, or in CHANGES_NO_ROW the reason why not."""
+    there = {name for _, name in names()}
+    assert there == set(OTHER)
+    assert set(CHANGES_NO_ROW) <= there
+    assert all(CHANGES_NO_ROW.values())
+
+
+@pytest.mark.parametrize(("fixture", "name"), names())
+def test_every_setting_that_can_change_a_row_changes_the_key(
+    fixture: str, name: str, tiny_model: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    config: Config = request.getfixturevalue(fixture)
     before = key(config)
-    change(config)
-    assert key(config) != before
+    value = OTHER[name]
+    if value in ("ADAPTER", "COPY"):
+        shutil.copytree(tiny_model, tmp_path / value)
+        shutil.copy(tiny_model / "model.safetensors", tmp_path / value / "adapter_model.safetensors")
+        value = str(tmp_path / value)
+    changed(config, name, value)
+    assert (key(config) != before) == (name not in CHANGES_NO_ROW)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda c: setattr(c.run, "out", "elsewhere"),
-        lambda c: setattr(c.run, "preset", "lopa_dream"),
-        lambda c: setattr(c.run, "progress", False),
-        lambda c: setattr(c.tracker, "name", "wandb"),
-        lambda c: setattr(c.decoder, "base", "d2f"),  # the default, said aloud
-        lambda c: setattr(c.model, "gen_length", 9),  # a default of decoders that this one does not use
-        lambda c: setattr(c, "fail_fast", True),
-    ],
-)
-def test_a_setting_that_changes_no_row_is_the_same_run(config: Config, change: Change) -> None:
-    before = key(config)
-    change(config)
-    assert key(config) == before
+def test_the_address_of_a_launched_server_is_of_the_moment(served: Config) -> None:
+    backend = served.backend
+    assert isinstance(backend, ServerSettings)
+    backend.launch, backend.command = True, ["serve"]
+    before = key(served)
+    backend.url = "http://127.0.0.1:2"
+    assert key(served) == before
 
 
-def test_other_weights_another_template_and_other_code_are_other_runs(
-    config: Config, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_default_said_aloud_is_the_same_run(config: Config) -> None:
+    def planned() -> str:
+        return make_plan(config, {}).identity.key
+
+    before = planned()
+    config.decoder.base = "d2f"
+    assert planned() == before
+    config.decoder.k = 3
+    assert planned() != before
+
+
+# --- what settings lead to
+
+
+def test_other_bytes_of_weights_adapter_tokenizer_and_template_are_other_runs(
+    config: Config, tiny_model: Path, tmp_path: Path
+) -> None:
+    model, adapter = tmp_path / "model", tmp_path / "adapter"
+    shutil.copytree(tiny_model, model)
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").write_bytes(b"one")
+    (adapter / "adapter_config.json").write_text('{"r": 8}')
+    config.model.path, config.model.lora = str(model), str(adapter)
+    keys = [key(config)]
+    for path, content in (
+        (model / "model.safetensors", (model / "model.safetensors").read_bytes() + b"\0"),
+        (adapter / "adapter_model.safetensors", b"two"),
+        (adapter / "adapter_config.json", b'{"r": 9}'),
+        (model / "chat_template.jinja", b"{{ messages[0].content }}"),
+        (model / "tokenizer_config.json", b"{}"),
+        (model / "generation_config.json", b'{"eos_token_id": 1}'),
+    ):
+        path.write_bytes(content)
+        keys.append(key(config))
+    assert len(set(keys)) == len(keys)
+    assert identified(config).weights_sha256 != identified(replace_lora(config, None)).weights_sha256
+
+
+def replace_lora(config: Config, lora: str | None) -> Config:
+    return replace(config, model=replace(config.model, lora=lora))
+
+
+def test_a_servers_prompts_are_made_with_the_template_here_unless_it_is_a_chat(
+    served: Config, tiny_model: Path, tmp_path: Path
 ) -> None:
     model = tmp_path / "model"
     shutil.copytree(tiny_model, model)
-    config.model.path = str(model)
-    keys = {key(config)}
-    with (model / "model.safetensors").open("ab") as file:
-        file.write(b"\0")
-    keys.add(key(config))
+    served.model.path = str(model)
+    chat = replace(served, backend=replace(served.backend, api="chat"))
+    before = key(served), key(chat)
     (model / "chat_template.jinja").write_text("{{ messages[0].content }}")
-    keys.add(key(config))
-    monkeypatch.setattr(identity, "code_sha256", lambda: "changed")
-    keys.add(key(config))
+    assert key(served) != before[0]
+    assert key(chat) == before[1]
+
+
+@pytest.mark.parametrize("library", ["torch", "transformers", "tokenizers", "numpy", "my-grader"])
+def test_another_version_of_a_library_is_another_run(
+    library: str, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, real = Mine(), identity.version
+    task.libraries = ("my-grader",)
+    monkeypatch.setattr(identity, "version", lambda name: "1" if name == "my-grader" else real(name))
+    before = key(config, task)
+    monkeypatch.setattr(
+        identity, "version", lambda name: "9" if name == library else real(name) if name != "my-grader" else "1"
+    )
+    assert key(config, task) != before
+
+
+def test_another_python_and_another_release_are_other_runs(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {key(config)}
     monkeypatch.setattr(identity, "product_version", lambda: "9.9.9")
     keys.add(key(config))
-    assert len(keys) == 5
+    monkeypatch.setattr("sys.version_info", (3, 99, 0))
+    keys.add(key(config))
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "decoders/loop.py", "decoders/fills.py", "tasks/gsm8k_answers.py", "tasks/sandbox/suites.py",
+        "lopa_bench/engines/masked.py", "lopa_bench/backends/server/http.py", "lopa_bench/models/loader.py",
+        "lopa_bench/completion.py", "lopa_bench/replies.py", "lopa_bench/rows.py", "lopa_bench/units.py",
+    ],
+)  # fmt: skip
+def test_a_changed_line_of_what_decides_a_row_is_another_run(
+    file: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(identity.__file__).parents[1]
+    for part in identity.CODE:
+        source, target = root / part, tmp_path / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    monkeypatch.setattr(identity, "__file__", str(tmp_path / "lopa_bench/identity.py"))
+    before = code_sha256.__wrapped__()
+    with (tmp_path / file).open("a") as code:
+        code.write("\n")
+    after = code_sha256.__wrapped__()
+    assert after != before
+    monkeypatch.setattr(identity, "code_sha256", lambda: after)
+    changed_code = key(config)
+    monkeypatch.setattr(identity, "code_sha256", lambda: before)
+    assert key(config) != changed_code
+
+
+def test_problems_count_by_id_gold_prompt_and_turns(config: Config) -> None:
+    task = Mine()
+    keys = [key(config, task), key(config, task, prompt="another?")]
+    for problem in (
+        replace(PROBLEMS[0], gold="7"),
+        replace(PROBLEMS[0], id="p-7"),
+    ):
+        task.problems = [problem, PROBLEMS[1]]
+        keys.append(key(config, task))
+    task.problems = PROBLEMS[::-1]
+    keys.append(key(config, task))
+    turns = [(problem, Mine().prompt(problem)) for problem in PROBLEMS]
+    keys.append(identify(config, Mine(), turns).key)
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_task_counts_by_its_source_scorer_and_stop_strings(config: Config) -> None:
+    task = Mine()
+    keys = [key(config, task)]
+    task.source = replace(task.source, sha256="6" * 64)
+    keys.append(key(config, task))
+    task.scorer = "other"
+    keys.append(key(config, task))
+    task.stop = ("\n", "x")
+    keys.append(key(config, task))
+    assert len(set(keys)) == len(keys)
+
+
+def test_the_rows_of_a_task_of_ones_own_count_whatever_its_source_says(config: Config) -> None:
+    task = Mine()
+    config.task.target = "nowhere:Mine"
+    before = key(config, task)
+    task.problems = [replace(PROBLEMS[0], row={"n": 9}), PROBLEMS[1]]
+    assert key(config, task) != before
+
+
+def test_shards_of_a_run_share_a_key_of_their_own(config: Config) -> None:
+    whole = identified(config)
+    config.run.shard = "0/2"
+    first = identify(config, Mine(), [(PROBLEMS[0], Prompt("one?"))])
+    config.run.shard = "1/2"
+    second = identify(config, Mine(), [(PROBLEMS[1], Prompt("two?"))])
+    assert len({whole.key, first.key, second.key}) == 3
+    assert whole.union_key == first.union_key == second.union_key
+    config.run.seed = 1
+    assert identify(config, Mine(), [(PROBLEMS[1], Prompt("two?"))]).union_key != whole.union_key
+
+
+# --- units
 
 
 def test_shards_are_disjoint_and_complete() -> None:
