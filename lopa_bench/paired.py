@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lopa_bench.comparable import Counted, stand
 from lopa_bench.statistics import adjusted
 from lopa_bench.words import number, plain
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from lopa_bench.console import Run
 
+ASKED_FOR = ("model", "device", "batch")  # what a run and its baseline may differ in
 COLUMNS = ("decoder", "k", "model", "backend")  # of a run row, by which a run can be named
 
 
@@ -36,19 +38,21 @@ def baseline_first(runs: Sequence[Run], against: str) -> tuple[list[Run], bool]:
 
 def compare_all(runs: Sequence[Run]) -> list[tuple[Run, Mapping[str, Any]]]:
     """Each further run with its comparison to the first, p values adjusted for their number (Benjamini-Hochberg, as in
-    the report). Runs on other problems are left out.
+    the report). The first was asked for, so it may be another model elsewhere; runs of another task, other problems,
+    prompts or scorers, or counted in another way, are left out.
     """
     from lopa_bench.metrics import compare
     from lopa_bench.reading import read_samples
 
     first, numbers = runs[0]
-    source = (first["task"], first["source_sha256"])
     samples = read_samples(_folders(first))
-    found = [
-        (run, compare(samples, read_samples(_folders(run[0])), numbers["preset"], first["seed"]))
-        for run in runs[1:]
-        if (run[0]["task"], run[0]["source_sha256"]) == source
-    ]
+    rule = numbers["preset"]
+    found = []
+    for run in runs[1:]:
+        others = read_samples(_folders(run[0]))
+        counted = Counted(first, samples, rule), Counted(run[0], others, run[1].get("preset", rule))
+        if stand(*counted, but=ASKED_FOR):
+            found.append((run, compare(samples, others, rule, first["seed"])))
     return _with_adjusted_p([(run, numbers) for run, numbers in found if numbers["pairs"]])
 
 

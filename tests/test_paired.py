@@ -102,3 +102,25 @@ def test_every_row_of_the_comparisons_is_valid(row: str) -> None:
     )
     sweep = OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml")
     assert row in str(sweep.hydra.sweeper.params["+row"]).split(",")
+
+
+@pytest.mark.parametrize(
+    "other", [{"task": "math"}, {"source_sha256": "1" * 64}, {"scorer": "other"}, {"config": {"task": {"shots": 3}}}]
+)
+def test_runs_on_other_problems_prompts_or_scorers_are_left_out(other: dict[str, Any], tmp_path: Path) -> None:
+    baseline, apart = made(tmp_path, "a", 0, 10), made(tmp_path, "b", 0, 20, **other)
+    assert compare_all([baseline, apart]) == []
+    assert [run[0]["run_id"] for run, _ in compare_all([baseline, apart, made(tmp_path, "c", 0, 20)])] == ["c"]
+
+
+def test_the_other_shards_of_a_union_are_paired_too(tmp_path: Path) -> None:
+    baseline, (row, numbers), whole = (
+        made(tmp_path, name, 0, tokens) for name, tokens in (("a", 10), ("b", 20), ("c", 30))
+    )
+    half, other = (tmp_path / name for name in ("half", "other"))
+    for folder, numbers_of in ((half, range(10)), (other, range(10, N))):
+        with RunStore(folder) as store:
+            for i in numbers_of:
+                store.add(sample(i, forwards=10, content_tokens=40), [])
+    union = row | {"folder": str(half), "folders": [str(half), str(other)]}, numbers
+    assert [found["pairs"] for _, found in compare_all([baseline, union, whole])] == [N, N]
