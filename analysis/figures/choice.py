@@ -14,16 +14,17 @@ from analysis.text import clipped, plain
 
 ARTICLE_KS = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
 MOST_PANELS = 8
+NAME, LINE = 34, 44  # characters of a name in a title, and of a line of it
 TASK_ORDER = list(TASKS)
 
 
 def panel_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
     """Model, task and number of samples of each panel; where these are alike, what else tells the panels apart."""
     places: list[Callable[[Run], str]] = [
-        lambda run: f"{clipped(model_of(run))} · {clipped(task_of(run))}",
+        lambda run: f"{clipped(model_of(run), NAME)} · {clipped(task_of(run), NAME)}",
         lambda run: f"{plain(run.row['backend'])} on {plain(run.device)} {plain(run.row['dtype'])}",
         lambda run: f"batch {run.row['batch']}",
-        lambda run: clipped(source_of(run)),
+        lambda run: clipped(source_of(run), NAME),
         lambda run: f"source {str(run.row['source_sha256'])[:8]}",
         lambda run: f"model {str(run.row['model_sha256'])[:8]}",
     ]
@@ -35,7 +36,12 @@ def panel_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
             for title, text in zip(titles, further)
         ]
     ends = [", ".join(filter(None, (_setting(study, group), f"n = {samples_of(study, group)}"))) for group in groups]
-    return [f"{shown(title)}\n{end}" for title, end in zip(titles, ends)]
+    return [f"{shown(_on_lines(title))}\n{end}" for title, end in zip(titles, ends)]
+
+
+def _on_lines(title: str) -> str:
+    """A panel is as wide as about LINE characters."""
+    return title if len(title) <= LINE else title.replace(" · ", " ·\n").replace(", ", ",\n", title.count(",") > 1)
 
 
 def _setting(study: Study, group: Sequence[Run]) -> str:
@@ -58,7 +64,10 @@ def samples_of(study: Study, group: Sequence[Run]) -> int:
 
 def series_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
     """The same for a legend."""
-    return [title.replace(" · ", ", ").replace("\n", ", ") for title in panel_titles(study, groups)]
+    titles = panel_titles(study, groups)
+    return [
+        title.replace(" ·\n", " · ").replace(",\n", ", ").replace("\n", ", ").replace(" · ", ", ") for title in titles
+    ]
 
 
 def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:

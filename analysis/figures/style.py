@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from analysis.study import Study
 
 WIDTH = 7.0  # inches: the text width of a two-column paper
 PANEL_HEIGHT = 2.7
+WIDE = 52  # characters from which labels of a legend stand below each other
+LEFT_TO_RIGHT = "\u200e"  # a mark without a glyph
 GREY = "0.62"
 PUBLISHED: dict[str, Any] = {"color": GREY, "linewidth": 0.9, "markersize": 2.5}
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -86,12 +89,19 @@ def panels(
 def legend(figure: Figure, ax: Axes, columns: int = 2) -> None:
     """A legend below all panels of what an axes holds; matplotlib alone would leave out names that begin with "_"."""
     found: list[Any] = [one for one in ax.containers if one.get_label()]
-    figure.legend(found, [shown(str(one.get_label())) for one in found], loc="outside lower center", ncols=columns)
+    texts = [shown(str(one.get_label())) for one in found]
+    columns = 1 if max(map(len, texts), default=0) > WIDE else columns
+    figure.legend(found, texts, loc="outside lower center", ncols=columns)
 
 
 def shown(text: str) -> str:
-    """Text in which every sign that the font lacks is named by its number."""
-    return "".join(sign if sign == "\n" or ord(sign) in _glyphs() else f"[U+{ord(sign):04X}]" for sign in text)
+    """Text in which every sign that the font lacks is named by its number, and whose lines run from left to right."""
+    known = "".join(sign if sign == "\n" or ord(sign) in _glyphs() else f"[U+{ord(sign):04X}]" for sign in text)
+    return "\n".join(LEFT_TO_RIGHT + line if _turns(line) else line for line in known.split("\n"))
+
+
+def _turns(line: str) -> bool:
+    return any(unicodedata.bidirectional(sign) in ("R", "AL") for sign in line)
 
 
 @lru_cache

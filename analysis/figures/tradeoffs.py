@@ -11,7 +11,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from analysis.figures.choice import by_context, panel_titles
 from analysis.figures.style import COLOURS, MARKERS, Plot, errors, panels, paper_style, shade, shown
@@ -75,6 +75,7 @@ def _scatter(
         colours = LinearSegmentedColormap.from_list("k", [shade(i / 20) for i in range(21)])
         bar = figure.colorbar(ScalarMappable(Normalize(0, highest), colours), ax=axes, fraction=0.04, pad=0.02)
         bar.set_label("lookahead branches k")
+        bar.locator = MaxNLocator(integer=True)
         figure.legend(handles=_legend(groups), loc="outside lower center", ncols=4)
     return figure
 
