@@ -293,3 +293,24 @@ def test_the_numbers_of_a_mended_run_are_those_of_one_that_was_never_damaged(run
     assert not different
     assert (clean["forwards"], clean["content_tokens"]) == (20 * STEPS, 20 * 3)
     assert json.loads(read_run(runs.run().folder)["aggregates"].to_pylist()[0])["n"] == 20
+
+
+def test_a_run_with_another_key_is_another_run_though_its_name_ends_alike(runs: Runs) -> None:
+    """Ten digits of the key are in the name; the run row has them all."""
+    earlier = runs.folder
+    row = read_run(earlier).to_pylist()[0]
+    with RunStore(earlier) as store:
+        store.write_run(row | {"key": row["key"][:10] + "0" * 54})
+    assert runs.run().folder != earlier
+    assert runs.decoded == ALL
+
+
+def test_of_a_sample_done_twice_in_parts_that_share_others_the_newest_counts(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for index in range(2):
+        store.add(sample(index, rounds=None), [step()])
+    store.flush()
+    store.add(sample(1, rounds=None, completion="again"), [step(0), step(1)])
+    store.flush()
+    assert read_samples(tmp_path)["completion"].to_pylist() == [sample()["completion"], "again"]
+    assert read_steps(tmp_path)["problem_id"].to_pylist() == ["p0", "p1", "p1"]

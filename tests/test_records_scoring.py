@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from lopa_bench import records
+from lopa_bench.judging import judge_part
 from lopa_bench.metrics import aggregate
+from lopa_bench.progress import Progress
 from lopa_bench.reading import read_run, read_samples
 from lopa_bench.records import RunStore, unscored_parts
 from lopa_bench.schema import NOT_SCORED
 from lopa_bench.signals import Stopped, held_back
-from tasks.base import Score, TaskError
+from tasks.base import Score, TaskConfig, TaskError
 from tasks.gsm8k import Gsm8k
 from tests.scripted import Runs, generation, stop_at
 from tests.test_records import sample, step
@@ -202,3 +205,40 @@ def test_kill_9_while_scoring_loses_no_decode(warm: Warm, settings: list[str], t
 def test_the_scripted_decodes_are_what_the_rows_say(runs: Runs) -> None:
     runs.run(3)
     assert read_samples(runs.folder)["token_ids"].to_pylist() == [list(generation(index).ids) for index in range(3)]
+
+
+def test_only_what_was_decoded_is_judged_and_by_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is the text before the first stop string; a failed sample has none."""
+    scorer = Scorer(monkeypatch, at=0, then=list)
+    task = Gsm8k(TaskConfig(source="embedded", limit=2), embedded_default=True)
+    with RunStore(tmp_path) as store:
+        store.add(sample(0, correct=None, score_status=NOT_SCORED, completion="#### 4 STOP", answer_text="#### 4 "))
+        store.add(sample(1, correct=None, score_status="not_decoded", finish_reason="error", answer_text=""))
+    (name,) = store.flushed
+    rows, judged = judge_part(store, task, name)
+    assert scorer.texts == ["#### 4 "]
+    assert [row["problem_id"] for row in judged] == ["p0"]
+    assert [row["score_status"] for row in rows][1] == "not_decoded"
+    assert read_samples(tmp_path)["score_status"].to_pylist() == [rows[0]["score_status"], "not_decoded"]
+    assert rows[0]["score_status"] != NOT_SCORED
+
+
+def test_progress_takes_verdicts_as_they_come_and_its_last_line_waits_for_them() -> None:
+    stream = io.StringIO()
+    waiting = [sample(index, correct=None, score_status=NOT_SCORED) for index in range(4)]
+    with Progress(4, stream=stream) as progress:
+        for row in waiting:
+            progress.add(row)
+        assert "4/4" not in stream.getvalue()
+        progress.judged([row | {"correct": index == 0} for index, row in enumerate(waiting[:3])])
+        progress.judged([waiting[3] | {"correct": None}])
+    *_, last = stream.getvalue().splitlines()
+    assert last.startswith("4/4 (100 %), accuracy 33.3 %")
+    assert stream.getvalue().count("4/4") == 1
+
+
+def test_a_server_s_failures_alone_end_the_progress_too() -> None:
+    stream = io.StringIO()
+    with Progress(1, stream=stream) as progress:
+        progress.add(sample(0, correct=None, score_status="not_decoded", finish_reason="error"))
+    assert stream.getvalue().startswith("1/1 (100 %), accuracy -")
