@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.schema import ALLOWED, COLUMNS, SCHEMA_VERSION, layout
-from lopa_bench.storage import opened, written
+from lopa_bench.storage import StorageError, opened, written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,6 +203,13 @@ def shortfall(folder: Path, row: dict[str, Any], steps: bool = True) -> str | No
     """
     if row["status"] != "finished" or row["n"] is None:
         return None
+    try:
+        return _shortfall(folder, row, steps)
+    except StorageError as error:  # of whoever may not read it
+        return str(error)
+
+
+def _shortfall(folder: Path, row: dict[str, Any], steps: bool) -> str | None:
     samples: dict[Path, set[tuple[str, int]]] = {}
     broken = []
     run_id = own_id(folder, row["run_id"])

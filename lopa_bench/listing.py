@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.locks import is_locked
+from lopa_bench.storage import StorageError
 from lopa_bench.varied import as_text, by_name
 from lopa_bench.words import number, percent, plain
 
@@ -33,7 +34,7 @@ def command(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         parts = listing(options.out) if options.command == "ls" else details(find(options.run, options.out), options.n)
-    except NoRun as error:
+    except (NoRun, FileNotFoundError, StorageError) as error:
         print("\n".join(map(plain, f"error: {error}".splitlines())), file=sys.stderr)
         return 2
     from lopa_bench.console import console_on
@@ -153,10 +154,13 @@ def details(folder: Path, n: int) -> list[RenderableType]:
     from rich.text import Text
 
     from lopa_bench.console import result_table
+    from lopa_bench.integrity import shortfall
     from lopa_bench.metrics import aggregate
     from lopa_bench.reading import read_run, read_samples
 
     row = read_run(folder).to_pylist()[0]
+    if reason := shortfall(folder, row, steps=False):
+        raise NoRun(f"{folder} is damaged: {reason}; the command that made it, started again, does what is lost anew")
     samples = read_samples(folder)
     config = json.loads(row["config"])
     numbers = aggregate(samples, (config.get("run") or {}).get("preset", "effective"), row["seed"])

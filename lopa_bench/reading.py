@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lopa_bench.integrity import Broken, parts, run_table, tables
 from lopa_bench.schema import layout
+from lopa_bench.storage import StorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,15 +28,15 @@ log = logging.getLogger(__name__)
 
 
 def read_run(folder: Path | str) -> pa.Table:
-    """The one row about the run; FileNotFoundError where there is none."""
+    """The one row about the run; FileNotFoundError where there is none that can be read."""
     path = Path(folder) / "run.parquet"
     try:
         return run_table(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"no run at {folder}: run.parquet is missing") from None
-    except Broken as error:
-        _warn(path, error)
-        raise FileNotFoundError(f"no run at {folder}: run.parquet is broken") from None
+    except (Broken, StorageError) as error:
+        log.warning("%s is left out: its run.parquet is no run row (%s)", folder, error)
+        raise FileNotFoundError(f"no run at {folder}: run.parquet cannot be read") from None
 
 
 def read_runs(folders: Iterable[Path | str]) -> pa.Table:

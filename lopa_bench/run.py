@@ -26,6 +26,8 @@ from lopa_bench.tracking import make_tracker
 from lopa_bench.units import Unit
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lopa_bench.engines.base import Engine
 
     Rows = Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]  # a sample row and its step rows
@@ -73,12 +75,12 @@ def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
         return _finished_before(claimed, plan)
     started = row["created"] if row else now()
     if row and not missing:  # it was ended behind the last decode
-        return _Runner(plan, claimed, run_id, lambda status: _again(row, status), waiting).run([], _nothing)
+        return _Runner(plan, claimed, run_id, lambda status: _again(row, status), rows, waiting).run([], _nothing)
     with open_engine(plan, claimed.folder) as engine:
         from lopa_bench.rows import Rows
 
         maker = Rows(run_id, plan, engine)
-        runner = _Runner(plan, claimed, run_id, lambda status: maker.run(status, started), waiting)
+        runner = _Runner(plan, claimed, run_id, lambda status: maker.run(status, started), rows, waiting)
         warn_of_other_machines(rows, maker.machine)
         return runner.run(missing, lambda units: _decoded(engine, maker, units))
 
@@ -124,7 +126,7 @@ def _numbers(folder: Path, plan: Plan) -> dict[str, Any]:
     return numbers
 
 
-def warn_of_other_machines(rows: Any, machine: str) -> None:
+def warn_of_other_machines(rows: pa.Table, machine: str) -> None:
     """Says that earlier samples of a run were decoded elsewhere."""
     seen = zip(rows["machine"].to_pylist(), rows["finish_reason"].to_pylist(), strict=True)
     if others := sorted({name for name, reason in seen if name is not None and reason not in REDONE} - {machine}):
@@ -139,16 +141,25 @@ def _say(text: str) -> None:
 
 
 class _Runner:
-    """A run that is under way. `row_of` makes its run row for a status; `waiting` are parts without verdicts."""
+    """A run that is under way. `row_of` makes its run row for a status, `rows` are what it begins with, and `waiting`
+    the parts of them without verdicts.
+    """
 
     def __init__(
-        self, plan: Plan, claimed: Claim, run_id: str, row_of: Callable[[str], dict[str, Any]], waiting: Sequence[str]
+        self,
+        plan: Plan,
+        claimed: Claim,
+        run_id: str,
+        row_of: Callable[[str], dict[str, Any]],
+        rows: pa.Table,
+        waiting: Sequence[str],
     ) -> None:
         self.plan = plan
         self.claimed = claimed
         self.folder = claimed.folder
         self.run_id = run_id
         self.row_of = row_of
+        self.seen = [row for row in rows.to_pylist() if row["finish_reason"] not in REDONE]
         self.tracker = make_tracker(plan.config.tracker, claimed.folder)
         self.store = RunStore(claimed.folder)
         self.store.flushed += waiting
@@ -174,9 +185,8 @@ class _Runner:
         return row
 
     def _progress(self) -> Progress:
-        seen = [row for row in rows_on_disk(self.folder).to_pylist() if row["finish_reason"] not in REDONE]
         label = " ".join(self.plan.labels[2:]).replace(" k", " k=")
-        return Progress(len(self.plan.units), label, seen, quiet=not self.plan.config.run.progress)
+        return Progress(len(self.plan.units), label, self.seen, quiet=not self.plan.config.run.progress)
 
     def _complete(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> None:
         """Decodes and scores until every unit has a row that can be read back. Raises StorageError if that fails."""

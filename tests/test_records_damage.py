@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lopa_bench.integrity import damage, left_out, parts, shortfall, tables
-from lopa_bench.listing import listing
+from lopa_bench.listing import NoRun, details, listing
 from lopa_bench.reading import read_run, read_samples, read_steps
 from lopa_bench.records import RunStore, compact, write_table
 from lopa_bench.schema import schema
@@ -94,8 +94,10 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("table", ["samples", "steps"])
-@pytest.mark.parametrize("how", DAMAGE)
+STEPS_TOO = ("the middle", "one byte", "cut in half", "a folder", "another run")  # the rest is alike in both tables
+
+
+@pytest.mark.parametrize(("how", "table"), [(how, "samples") for how in DAMAGE] + [(how, "steps") for how in STEPS_TOO])
 def test_what_a_broken_part_held_is_decoded_again_in_the_same_call(
     runs: Runs, how: str, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -278,6 +280,14 @@ def test_the_listing_leaves_out_a_run_whose_rows_are_too_few(runs: Runs, caplog:
             (table,) = listing(runs.out)
         assert table.row_count == 0  # type: ignore[attr-defined]
         assert "0 of 20 samples can be read" in caplog.text
+
+
+def test_a_damaged_run_is_not_shown(runs: Runs) -> None:
+    runs.run()
+    assert details(runs.folder, 1)
+    inverted(runs.parts("samples")[0], 0.5)
+    with pytest.raises(NoRun, match="is damaged: 0 of 20 samples can be read"):
+        details(runs.folder, 1)
 
 
 def test_a_run_that_is_not_finished_is_not_left_out(runs: Runs) -> None:

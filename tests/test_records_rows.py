@@ -141,6 +141,8 @@ def test_the_first_stop_string_counts_and_none_inside_a_thinking_passage() -> No
     found = complete([ord(letter) for letter in text], (), ("STOP", "##"), decode)
     assert (found.answer, found.content_tokens, found.stopped) == ("ab STOP c </think> d ", 21, True)
     assert complete([ord(letter) for letter in "no stop"], (), ("", "##"), decode).stopped is False
+    at_once = complete([ord(letter) for letter in "STOP it"], (), ("STOP",), decode)
+    assert (at_once.answer, at_once.content_tokens, at_once.stopped) == ("", 0, True)
 
 
 def test_what_was_not_measured_is_null() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from lopa_bench import locks, records, storage
 from lopa_bench.integrity import parts
-from lopa_bench.listing import listing
+from lopa_bench.listing import command, listing
 from lopa_bench.locks import Lock, Locked, brief_lock, is_locked
 from lopa_bench.messages import explain
 from lopa_bench.reading import read_run, read_samples
@@ -264,3 +264,30 @@ def test_reading_a_run_takes_no_file_but_its_own(runs: Runs) -> None:
     assert [path.name for path in parts(runs.folder, "steps")] == [path.name for path in parts(runs.folder, "samples")]
     assert sum(1 for _ in records.read_steps(runs.folder)["step"]) == STEPS * 3
     assert not (runs.folder / "lock").exists()
+
+
+def test_a_folder_that_may_not_be_read_hides_no_other_run(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs.run(2)
+    hidden = runs.folder
+    runs.run(3)
+    listed = os.listdir
+
+    def denied(path: Any) -> list[str]:
+        if Path(path).parent == hidden:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr("lopa_bench.integrity.os.listdir", denied)
+    (table,) = listing(runs.out)
+    assert table.row_count == 1  # type: ignore[attr-defined]
+    assert f"{hidden} is left out: {hidden / 'samples'} cannot be read (Permission denied)" in caplog.text
+
+
+def test_showing_what_is_no_run_is_one_sentence(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.run(2)
+    (runs.folder / "run.parquet").write_bytes(b"PAR1")
+    capsys.readouterr()
+    assert command(["show", str(runs.folder)]) == 2
+    assert capsys.readouterr().err == f"error: no run at {runs.folder}: run.parquet cannot be read\n"
