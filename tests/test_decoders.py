@@ -12,7 +12,7 @@ from decoders.d2f import D2F
 from decoders.fills import Origin
 from decoders.resolve import resolve
 from decoders.state import Branch, Layout
-from decoders.windows import Blocks
+from decoders.windows import Blocks, Pipeline
 from tests.golden_cases import Replay, spy
 from tests.toy import END, MASK, VOCAB, Logits, backend, fixed, hashed, run
 
@@ -82,6 +82,21 @@ def test_a_text_without_end_token_ends_by_length() -> None:
 def test_no_block_is_appended_behind_an_end_token() -> None:
     model = fixed([0.95] * 8, tokens=[1, END, 2, 3, 4, 5, 6, 7])
     assert run(model, DecoderConfig(name="d2f", gen_length=8, block_size=4, decode_tail=True)).window_tokens == 4
+
+
+@pytest.mark.parametrize(("filled", "blocks", "activated"), [(0, 1, [1]), (1, 2, [1]), (2, 2, [1, 2]), (4, 2, [1, 2])])
+def test_a_block_is_appended_and_activated_once_its_neighbour_is_filled_so_far(
+    filled: int, blocks: int, activated: list[int]
+) -> None:
+    """Of four positions one for tau_add = .25, two for tau_act = .5; reaching the share is enough."""
+    config = make_decoder(DecoderConfig(name="d2f", gen_length=8, block_size=4, tau_add=0.25, tau_act=0.5)).config
+    window = Pipeline(config, 1, MASK)
+    branch = window.open([0])
+    window.advance(branch)
+    branch = branch.filled(np.arange(1, 1 + filled), np.zeros(filled, dtype=int), window.layout, VOCAB)
+    window.advance(branch)
+    assert len(branch.masks) - 1 == blocks
+    assert [block for block in range(1, blocks + 1) if branch.activated[block]] == activated
 
 
 @pytest.mark.parametrize("shifted", [False, True])

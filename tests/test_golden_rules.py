@@ -69,6 +69,22 @@ def test_golden_factor_rule() -> None:
     assert select([0.7, 0.95, 0.9], fill="factor_released", factor=1.0) == [1, 2, 0]
 
 
+def test_golden_factor_rule_is_strict() -> None:
+    """3 x (1 - .75) is exactly .75: not below a factor of .75, but below the next greater one."""
+    assert select([0.875, 0.75], fill="factor", factor=0.75) == [0]
+    assert select([0.875, 0.75], fill="factor", factor=0.7500001) == [0, 1]
+
+
+def test_golden_budget_carries_over_what_a_step_left() -> None:
+    """Six masks in three steps, two a step. Nothing passes at first: one is filled, one is left over, so that the next
+    step fills three of the five that pass."""
+    decoder = make_decoder(DecoderConfig(name="dream", fill="budget", gen_length=6, steps=3, tau_conf=0.8))
+    fill = make_fill(decoder.rule, decoder.config, Layout(0, 6, 6), np.random.default_rng(0).random)
+    branch = Branch.start([0])
+    assert fill.select(view_of([0.5, 0.7, 0.5, 0.5, 0.5, 0.5]), branch).tolist() == [1]
+    assert fill.select(view_of([0.9, 0.95, 0.9, 0.9, 0.9]), branch).tolist() == [1, 0, 2]
+
+
 def test_golden_equal_branches_go_to_the_anchor_then_to_the_better_rank() -> None:
     """A model that ignores what was filled gives every branch equal scores per mask: the anchor must win."""
     generation = run(fixed([0.5] * 6), DecoderConfig(k=2, gen_length=6, block_size=6, confidence="prob"))
