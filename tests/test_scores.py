@@ -153,6 +153,15 @@ def test_a_draw_goes_to_the_complete_branch_in_both_ways() -> None:
     assert verified.steps[1].scores == (1.0, 1.0)
 
 
+def test_a_draw_that_only_the_call_shows_goes_to_the_complete_branch_as_well() -> None:
+    """Two masks at .5, half the extra token: .5 x .5 + .5 x 1 for the branch, .5 x 1 + .5 x .5 for the anchor."""
+    config = DecoderConfig(k=1, gen_length=2, confidence="prob", score=ScoreConfig(creation_weight=0.5))
+    verified = run(fixed([0.5, 0.5]), replace(config, complete="verify"))
+    assert (verified.steps[1].scores, verified.steps[1].winner) == (pytest.approx((0.75, 0.75)), 1)
+    ended = run(fixed([0.5, 0.5]), config)
+    assert [step.positions for step in ended.steps] == [(1,), ()]
+
+
 def test_a_score_that_is_not_a_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SCORES["mean"], "open", lambda *_: float("nan"))
     with pytest.raises(DecoderError, match=r"decoder.score.kind=mean scored a branch nan; allowed: a number"):
