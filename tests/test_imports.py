@@ -44,6 +44,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "analysis": (
         "analysis",
         "lopa_bench.comparable",
+        "lopa_bench.integrity",
         "lopa_bench.metrics",
         "lopa_bench.models.folders",
         "lopa_bench.models.tokenizers",
