@@ -116,7 +116,7 @@ def supervise(settings: DictConfig) -> Any:
         settings.tracker.varied = as_text(own_of(report.overrides, sweep))
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / SETTINGS) as file:
-        file.write(OmegaConf.to_yaml(settings, resolve=True).encode())
+        file.write(as_given(settings).encode())
     report.write()
     try:
         _watch(report, hydra.runtime.cwd)
@@ -126,6 +126,19 @@ def supervise(settings: DictConfig) -> Any:
         if settings.fail_fast and report.status != "finished":
             (sweep / STOP).touch()
     return _returned(report, settings)
+
+
+def as_given(settings: DictConfig) -> str:
+    """The resolved settings as YAML that means the same when it is read: a dollar sign of a user's text stays one."""
+    return OmegaConf.to_yaml(OmegaConf.create(_escaped(OmegaConf.to_container(settings, resolve=True))))
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _escaped(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return value.replace("${", "\\${") if isinstance(value, str) else value
 
 
 def _returned(report: JobReport, settings: DictConfig) -> Any:

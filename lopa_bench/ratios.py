@@ -59,7 +59,7 @@ def _ratios(
     standing: Standing = stand(Counted(first[0], first_samples, rules[0]), Counted(run[0], samples, rules[1]))
     if not standing:
         return None, standing.why
-    reference, numbers = _over_shared(first, run, standing)
+    reference, numbers = _over_shared(first, run)
     is_whole = standing.pairs == first_samples.num_rows == samples.num_rows
     return _divided(reference, numbers, standing.pairs, is_whole), ""
 
@@ -73,14 +73,14 @@ def _by_rows(first: Run, run: Run, rule: str, other: str) -> tuple[Ratios | None
     return _divided(first[1], run[1], run[1]["n"]), ""
 
 
-def _over_shared(first: Run, run: Run, standing: Standing) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _over_shared(first: Run, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The aggregates of both over the samples that both decoded; those at hand where these are all samples."""
     from lopa_bench.metrics import aggregate
     from lopa_bench.reading import read_samples
 
     whole = [read_samples(_folders(one)) for one, _ in (first, run)]
     parts = shared(whole)
-    if not standing.alone and all(one["correct"].equals(other["correct"]) for one, other in zip(whole, parts)):
+    if all(one["correct"].equals(other["correct"]) for one, other in zip(whole, parts)):
         return first[1], run[1]
     rule = run[1]["preset"]
     a, b = (aggregate(part, rule, one["seed"]) for part, (one, _) in zip(parts, (first, run)))

@@ -18,6 +18,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from lopa_bench import jobs
+from lopa_bench.config import structured
 from lopa_bench.entry import prepare
 from lopa_bench.jobs import JobReport, fill_in, objective
 from lopa_bench.locks import Lock
@@ -293,6 +294,18 @@ def test_a_job_knows_what_it_differs_in_from_the_others_of_its_sweep(tmp_path: P
     assert jobs.own_of(overrides[0], tmp_path / "no sweep") == {}
     search = OmegaConf.create({"hydra": {"sweeper": {"params": {"decoder.k": "choice(0, 8)"}}}})
     assert varied_names(search, []) == ["decoder.k"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a${b}", "${model.path}", "tau$0.9$k", "1e3", "null", "yes", "2026-01-01", "a: b # c", "[/x]", "数", "0x10", "~"],
+)
+def test_a_name_reaches_a_job_as_it_was_given(name: str) -> None:
+    settings = structured("local")
+    OmegaConf.update(settings, "model.name", name.replace("${", "\\${"))
+    loaded = OmegaConf.merge(structured("local"), OmegaConf.create(jobs.as_given(settings)))
+    assert OmegaConf.to_object(loaded).model.name == name  # type: ignore[union-attr]  # a Config
+    assert OmegaConf.to_container(loaded, resolve=True) == OmegaConf.to_container(settings, resolve=True)
 
 
 def test_what_a_job_says_is_read_to_its_end_although_nothing_can_be_written() -> None:
