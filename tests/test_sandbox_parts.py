@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import resource
 import signal
@@ -19,6 +20,7 @@ from tasks.sandbox.ended import Ended
 from tasks.sandbox.outputs import OutputsError, OutputWriter, read_outputs
 from tasks.sandbox.runner import Limits, Verdict, run_job
 from tasks.sandbox.seccomp import ALLOW, ERRNO, KILL, REFUSED, compile_filter, rules
+from tasks.sandbox.watch import Watch
 from tests.sandbox_modes import FINE
 
 X86, ARM = syscalls.MACHINES["x86_64"], syscalls.MACHINES["aarch64"]
@@ -300,6 +302,68 @@ def test_descendants_are_found_both_ways_and_ended(monkeypatch: pytest.MonkeyPat
         time.sleep(0.1)
         assert processes.is_ending(child.pid)
     assert processes.memory_kb([child.pid]) == 0
+
+
+def pids(count: int) -> list[int]:
+    """Numbers that no process has."""
+    return list(range(10**8, 10**8 + count))
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Of a worker that has the launcher's two processes above it and is running."""
+    monkeypatch.setattr(processes, "family", lambda _: pids(3))
+    monkeypatch.setattr(processes, "is_running", lambda _: True)
+    monkeypatch.setattr(processes, "memory_kb", lambda _: 0)
+    monkeypatch.setattr(processes, "make_way", lambda _: None)
+    return Watch({"processes": 64, "memory_mb": 1, "file_mb": 32}, None, None)
+
+
+def test_a_family_that_is_too_large_is_an_error(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "family", lambda _: pids(72))
+    watch.look()
+    monkeypatch.setattr(processes, "family", lambda _: pids(73))
+    with pytest.raises(Ended, match="73 processes"):
+        watch.look()
+
+
+def test_many_processes_give_way(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    gave: list[int] = []
+    monkeypatch.setattr(processes, "make_way", gave.extend)
+    monkeypatch.setattr(processes, "family", lambda _: pids(10))
+    watch.look()
+    assert gave == []
+    monkeypatch.setattr(processes, "family", lambda _: pids(11))
+    watch.look()
+    assert gave == pids(11)[2:]  # the launcher does not
+
+
+def test_pages_that_a_few_processes_share_count_once(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "memory_kb", lambda _: 200_000)
+    monkeypatch.setattr(processes, "own_memory_kb", lambda pids: 50_000 * len(pids))
+    watch.look()
+    monkeypatch.setattr(processes, "family", lambda _: pids(5))
+    with pytest.raises(Ended) as end:
+        watch.look()
+    assert end.value.status == "memory"
+
+
+def test_only_one_that_is_alone_waits_for_the_processor(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watch.waits_for_the_processor()
+    monkeypatch.setattr(processes, "family", lambda _: pids(4))
+    assert not watch.waits_for_the_processor()
+    monkeypatch.setattr(processes, "family", lambda _: pids(3))
+    monkeypatch.setattr(processes, "is_running", lambda _: False)
+    assert not watch.waits_for_the_processor()
+
+
+def test_an_output_that_is_cut_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "outputs.gz"
+    path.write_bytes(gzip.compress(b'["V", 2]\n10["V", 9]\n123'))
+    read = read_outputs(str(path))
+    assert next(read).payload == b"10"
+    with pytest.raises(OutputsError, match="ends too early"):
+        next(read)
 
 
 def test_descriptors_count_as_the_buffers_they_may_fill() -> None:
