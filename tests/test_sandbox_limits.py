@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tasks.sandbox import Limits, Verdict
 from tests.sandbox_modes import CONFINED, MODES, command, job, judge_in, open_folder, unavailable
 from tests.test_sandbox import alive
 
-# One of each kind of memory, of user and of file system; the first case of a table is tried in all modes.
+# One of each kind of scratch folder and of user.
 SOME = ["namespaces, user", "landlock, root", "none, user"]
 LIMITS = Limits(cpu_s=1, wall_s=2, memory_mb=256)
 LATE_S = 2.0
@@ -111,9 +112,14 @@ HEAD = "import ctypes, mmap, os, signal, socket, subprocess, sys, threading, tim
 HEAD += f"ctypes.CDLL(None).prctl(15, {NAME.encode()!r})\n"
 
 
-def cases(table: dict[str, str]) -> list[tuple[str, str]]:
+def cases(table: dict[str, str]) -> list[Any]:
+    """The first case in all modes, each other one in one of some modes, and in the rest of those if there is time."""
     first, *others = table
-    return [(mode, first) for mode in MODES] + [(mode, name) for name in others for mode in SOME]
+    found: list[Any] = [(mode, first) for mode in MODES]
+    for number, name in enumerate(others):
+        marks = [[] if place == number % len(SOME) else [pytest.mark.slow] for place in range(len(SOME))]
+        found += [pytest.param(mode, name, marks=mark) for mode, mark in zip(SOME, marks, strict=True)]
+    return found
 
 
 def program(body: str, result: str = "1") -> str:
