@@ -179,7 +179,7 @@ def test_two_rotary_bases_that_differ_are_refused(folder: Path) -> None:
         ("pruned_heads", {"0": [1]}), ("quantization_config", {"quant_method": "bitsandbytes"}), ("norm_type", "layer"),
         ("pretraining_tp", 2), ("rotary_emb_base", 500000), ("transformers_weights", "other.safetensors"),
         ("is_encoder_decoder", True), ("cross_attention_hidden_size", 64), ("num_nextn_predict_layers", 1),
-        ("something_new", False), ("something_new", 0), ("something_new", ""), ("something_new", []),
+        ("use_sliding_window", 0), ("mlp_bias", 0), ("something_new", False), ("something_new", 0), ("something_new", ""), ("something_new", []),
     ],
 )  # fmt: skip
 def test_a_value_that_makes_another_dream_network_is_refused_by_name(folder: Path, key: str, value: Any) -> None:
@@ -196,7 +196,7 @@ def test_a_value_that_makes_another_dream_network_is_refused_by_name(folder: Pat
         ("layer_norm_with_affine", False), ("input_emb_norm", True), ("scale_logits", True), ("rope", False),
         ("block_group_size", 2), ("block_type", "sequential"), ("activation_type", "gelu"), ("activation_type", None),
         ("layer_norm_type", "default"), ("layer_norm_type", "gemma_rms"), ("embedding_size", 96),
-        ("clip_qkv", 8.0), ("num_experts", 64),
+        ("clip_qkv", 8.0), ("num_experts", 64), ("rope", 1), ("alibi", 0),
     ],
 )  # fmt: skip
 def test_a_value_that_makes_another_llada_network_is_refused_by_name(folder: Path, key: str, value: Any) -> None:

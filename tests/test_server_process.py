@@ -74,6 +74,13 @@ def test_what_would_not_reach_a_launched_server_is_refused(tmp_path: Path) -> No
         run_served(config)
 
 
+def test_end_ids_are_refused_for_a_server_which_ends_texts_by_itself(tmp_path: Path) -> None:
+    config = launched(tmp_path)
+    config.model.end_ids = [1]
+    with pytest.raises(BackendError, match=r"model\.end_ids=\[1\] does not reach a server"):
+        run_served(config)
+
+
 def test_a_launched_server_that_dies_ends_the_run_with_what_it_answered(tmp_path: Path) -> None:
     mortal = launched(tmp_path, "{port}", "5", limit=8)
     with pytest.raises(BackendError, match=r"the server at http://127.0.0.1:\d+ is gone"):

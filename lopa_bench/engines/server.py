@@ -39,6 +39,11 @@ class ServerEngine(Engine):
         assert isinstance(settings, ServerSettings)
         assert model.path is not None
         self.settings = settings
+        if model.end_ids is not None:
+            raise BackendError(
+                f"model.end_ids={list(model.end_ids)} does not reach a server, which ends texts by itself; allowed: null, "
+                "or the server's own field in backend.body"
+            )
         if settings.api == "chat" and any(prompt.messages is None for prompt in plan.prompts.values()):
             raise BackendError(
                 f"backend.api=chat sends messages, task.prompt_style={plan.config.task.prompt_style} is plain text: "
