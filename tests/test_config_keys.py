@@ -179,7 +179,8 @@ def test_two_rotary_bases_that_differ_are_refused(folder: Path) -> None:
         ("pruned_heads", {"0": [1]}), ("quantization_config", {"quant_method": "bitsandbytes"}), ("norm_type", "layer"),
         ("pretraining_tp", 2), ("rotary_emb_base", 500000), ("transformers_weights", "other.safetensors"),
         ("is_encoder_decoder", True), ("cross_attention_hidden_size", 64), ("num_nextn_predict_layers", 1),
-        ("use_sliding_window", 0), ("mlp_bias", 0), ("something_new", False), ("something_new", 0), ("something_new", ""), ("something_new", []),
+        ("use_sliding_window", 0), ("mlp_bias", 0), ("something_new", False), ("something_new", 0),
+        ("something_new", ""), ("something_new", []),
     ],
 )  # fmt: skip
 def test_a_value_that_makes_another_dream_network_is_refused_by_name(folder: Path, key: str, value: Any) -> None:

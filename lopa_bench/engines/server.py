@@ -41,8 +41,8 @@ class ServerEngine(Engine):
         self.settings = settings
         if model.end_ids is not None:
             raise BackendError(
-                f"model.end_ids={list(model.end_ids)} does not reach a server, which ends texts by itself; allowed: null, "
-                "or the server's own field in backend.body"
+                f"model.end_ids={list(model.end_ids)} does not reach a server, which ends texts by itself; "
+                "allowed: null, or the server's own field in backend.body"
             )
         if settings.api == "chat" and any(prompt.messages is None for prompt in plan.prompts.values()):
             raise BackendError(
