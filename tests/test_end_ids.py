@@ -109,6 +109,7 @@ def test_special_tokens_map_counts_as_the_tokenizers_own(folder: Path) -> None:
         (CHATML.replace("<eos>\n", "\n<eos>\n"), (SEP, EOS)),
         (CHATML.replace("m['content'] }}", "m['content'] | trim }}"), (SEP, EOS)),
         (PLAIN, (SEP,)),
+        (PLAIN.replace("{% endfor %}", "{% endfor %}{% if add_generation_prompt %}<pad>{% endif %}"), (SEP,)),
         ("{% for m in messages %}{{ m['content'] }}{% endfor %}", (SEP,)),
         ("{% for m in messages %}{% if m['role'] == 'user' %}{{ m['content'] }}<eos>{% endif %}{% endfor %}", (SEP,)),
         ("{% for m in messages %}{{ m['content'] }} stop <eos>{% endfor %}", (SEP,)),
@@ -199,6 +200,18 @@ def test_add_bos_puts_the_tokenizers_start_token_in_front_once(folder: Path) -> 
     assert opened(folder, add_bos=True).codec.encode(Prompt("Hi")) == [PAD, *text]
     assert opened(folder, add_bos=True).codec.encode(Prompt("<pad>Hi")) == [PAD, *text]
     assert opened(folder, add_bos=False).codec.encode(Prompt("Hi")) == text
+
+
+def test_what_a_tokenizer_adds_by_itself_is_left_out(folder: Path) -> None:
+    """The chat template writes every special token that belongs there; a second one would be another prompt."""
+    change(folder, "config.json", eos_token_id=EOS)
+    text = opened(folder).codec.encode(Prompt("Hi"))
+    whole, start = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<sep>", "type_id": 0}}
+    named = {"<sep>": {"id": "<sep>", "ids": [SEP], "tokens": ["<sep>"]}}
+    adding = {"type": "TemplateProcessing", "single": [start, whole], "pair": [whole, whole], "special_tokens": named}
+    change(folder, "tokenizer.json", post_processor=adding)
+    assert load_tokenizer(folder).encode("Hi") == [SEP, *text]
+    assert opened(folder).codec.encode(Prompt("Hi")) == text
 
 
 def test_add_bos_without_a_start_token_is_refused(folder: Path) -> None:
