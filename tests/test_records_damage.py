@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import shutil
@@ -218,6 +219,20 @@ def test_no_byte_of_a_part_can_change_a_value_unseen(tmp_path: Path, table: str)
         else:
             seen += 1
     assert seen > 20
+
+
+def test_a_number_that_changed_on_the_disk_is_seen_by_the_checksum_of_its_page(tmp_path: Path) -> None:
+    """Numbers that do not compress are stored as they are: without checksums another one would simply be read."""
+    ids = [int.from_bytes(hashlib.sha256(bytes([n])).digest()[:4], "little") >> 1 for n in range(200)]
+    with RunStore(tmp_path) as store:
+        store.add(sample(token_ids=ids))
+    (path,) = parts(tmp_path, "samples")
+    content, stored = path.read_bytes(), ids[100].to_bytes(4, "little")
+    assert content.count(stored) == 1
+    path.write_bytes(content.replace(stored, (ids[100] ^ 1).to_bytes(4, "little")))
+    assert pq.ParquetFile(path).read()["token_ids"].to_pylist()[0][100] == ids[100] ^ 1
+    assert damage(path, "samples") is not None
+    assert read_samples(tmp_path).num_rows == 0
 
 
 def test_a_file_of_an_older_version_is_whole_and_one_of_a_newer_too(tmp_path: Path) -> None:
