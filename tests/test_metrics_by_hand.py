@@ -164,3 +164,10 @@ def test_differences_are_b_minus_a_and_ratios_b_over_a() -> None:
     assert [result[f"tps_{part}"] for part in ("a", "b", "difference", "ratio")] == [10, 15, 5, 1.5]
     assert result["tps_ratio_ci95"] == (1.5, 1.5)
     assert result["tpf_difference_ci95"] == (4.0, 4.0)
+
+
+def test_a_pair_in_which_one_side_has_no_time_is_no_pair_of_speeds() -> None:
+    a = [sample(0, content_tokens=10, total_s=None), sample(1, content_tokens=10, total_s=1.0)]
+    b = [sample(0, content_tokens=90, total_s=1.0), sample(1, content_tokens=20, total_s=1.0)]
+    result = compare(table(a), table(b))
+    assert (result["tps_a"], result["tps_b"], result["tps_ratio"]) == (10.0, 20.0, 2.0)
