@@ -14,6 +14,9 @@ BASE = re.compile(r"\(?(?P<digits>[0-9A-Z]+)\)?_\{?(?P<base>\d+)\}?")
 AND = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|\b(?:and|or)\b|;")
 WORD = re.compile(r"[A-Za-z][A-Za-z '.,-]*[A-Za-z]")
 BRACKETS = re.compile(r"\\left|\\right|\\[Bb]igg?[lr]?(?![A-Za-z])")
+NAME = re.compile(
+    r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'?|[A-Za-z]\s*\([A-Za-z, ]*\)|\([A-Za-z, ]+\)"
+)  # what "y = 2x" may leave out
 NAMED = re.compile(r"=|\\in(?![a-z])")  # "(x,y)=(3,5)", "x \\in [2,5]"
 RELATION = re.compile(r"\\c[ua]p|[<>]|\\[lg]eq?(?![a-z])")  # one set can be written as intervals or as inequalities
 PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|±|∓")
@@ -45,6 +48,8 @@ def by_form(gold: str, answer: str) -> tuple[bool, str] | None:
         return verdict, "bases"
     if _is_word(gold):
         return _bare_word(gold) == _bare_word(answer), "words"
+    if "=" in gold and "=" not in answer and not NAME.fullmatch(gold.partition("=")[0].strip()):
+        return False, "no equation"
     if not RELATION.search(gold + answer) and (differing := _by_parts(gold, answer)):
         return differing
     units, other_units = _units(gold), _units(answer)
