@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lopa_bench.presets import PRESETS
+from lopa_bench.streams import secure
 
 ERRORS = (ValueError, OSError)  # RunError and PresetError are ValueErrors
 
@@ -132,4 +133,5 @@ def _replay(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
+    secure()
     sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,14 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from lopa_bench.jobs import REPORT, SETTINGS, JobReport, note_varied, read_report
+from lopa_bench.storage import StorageError
 from lopa_bench.varied import by_name, differing
+from lopa_bench.words import plain
 
 if TYPE_CHECKING:
     from lopa_bench.console import Run
+
+log = logging.getLogger(__name__)
 
 RECORD = "sweep.parquet"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -59,8 +64,8 @@ class SweepTable(Callback):
         SweepTable.opened = Sweep(folder, _expected(config), config.against)
         try:
             note_varied(folder, varied_names(config, SweepTable.opened.expected))
-        except OSError as error:
-            print(f"error: {folder} cannot be written ({error.strerror}); allowed: run.out=FOLDER", file=sys.stderr)
+        except (OSError, StorageError) as error:  # an exception of a callback would be a warning of Hydra's
+            print(f"error: {plain(error)}", file=sys.stderr)
             sys.exit(2)
 
 
@@ -96,7 +101,10 @@ def conclude() -> int:
     from lopa_bench.records import write_table
     from lopa_bench.schema import to_table
 
-    write_table(sweep.folder / RECORD, to_table("jobs", [job.row() for job in jobs]))
+    try:
+        write_table(sweep.folder / RECORD, to_table("jobs", [job.row() for job in jobs]))
+    except (OSError, StorageError) as error:  # each job has its job.json
+        log.warning("%s", plain(error))
     runs = finished_runs(jobs)
     report_sweep(sweep.folder, jobs, with_unions(runs), sweep.against)
     _track(jobs, sweep.folder, runs)
@@ -104,11 +112,19 @@ def conclude() -> int:
 
 
 def finished_runs(jobs: Sequence[JobReport]) -> list[Run]:
-    """Run rows and aggregates of the jobs that have finished, in the order of the jobs."""
+    """Run rows and aggregates of the jobs that have finished, in the order of the jobs. A run that was moved or broken
+    since is named in a warning and left out.
+    """
     from lopa_bench.reading import read_run
 
-    done = [job for job in jobs if job.status == "finished" and job.path]
-    return [(read_run(str(job.path)).to_pylist()[0] | _facts_of(job), job.numbers) for job in done]
+    runs: list[Run] = []
+    for job in jobs:
+        if job.status == "finished" and job.path:
+            try:
+                runs.append((read_run(job.path).to_pylist()[0] | _facts_of(job), job.numbers))
+            except (OSError, StorageError) as error:
+                log.warning("job %s is not in the table: %s", job.job, plain(error))
+    return runs
 
 
 def _facts_of(job: JobReport) -> dict[str, Any]:

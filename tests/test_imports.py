@@ -54,6 +54,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "lopa_bench.records",
         "lopa_bench.schema",
         "lopa_bench.statistics",
+        "lopa_bench.streams",
     ),
     "conf": (),
 }

@@ -24,7 +24,7 @@ from lopa_bench.jobs import JobReport, fill_in, objective
 from lopa_bench.locks import Lock
 from lopa_bench.reading import read_samples
 from lopa_bench.records import RunStore
-from lopa_bench.sweep import Sweep, _expected, varied_names, with_unions
+from lopa_bench.sweep import Sweep, SweepTable, _expected, conclude, varied_names, with_unions
 from lopa_bench.sweep_tracking import branch_scaling
 from tests.test_records import run_row, sample
 from tests.warm import FAULTS, ROOT, Warm
@@ -306,6 +306,28 @@ def test_a_name_reaches_a_job_as_it_was_given(name: str) -> None:
     loaded = OmegaConf.merge(structured("local"), OmegaConf.create(jobs.as_given(settings)))
     assert OmegaConf.to_object(loaded).model.name == name  # type: ignore[union-attr]  # a Config
     assert OmegaConf.to_container(loaded, resolve=True) == OmegaConf.to_container(settings, resolve=True)
+
+
+def test_a_run_that_is_gone_at_the_end_of_its_sweep_costs_a_warning_and_not_the_json_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for job in (0, 1):
+        folder = tmp_path / "runs" / str(job)
+        report = JobReport(job, "finished", [f"decoder.k={job}"], str(tmp_path / str(job)), path=str(folder))
+        report.run_id, report.numbers = f"r{job}", {"preset": "effective", "formula": "f", "n": 1, "tpf": 2.0 + job}
+        report.write()
+    with RunStore(tmp_path / "runs" / "1") as store:
+        store.write_run(run_row(run_id="r1", status="finished", k="1"))
+    monkeypatch.setattr(SweepTable, "opened", Sweep(tmp_path))
+    (tmp_path / "sweep.parquet").mkdir()  # nor can the record be written
+    assert conclude() == 0
+    values = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (values["runs"], [row["tpf"] for row in values["table"]]) == (["r0", "r1"], [3.0])
+    assert "job 0 is not in the table: no run at" in caplog.text
+    assert "sweep.parquet cannot be written" in caplog.text
 
 
 def test_what_a_job_says_is_read_to_its_end_although_nothing_can_be_written() -> None:
