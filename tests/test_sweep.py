@@ -52,7 +52,7 @@ def record(out: Path) -> list[dict[str, Any]]:
 
 
 def test_six_jobs_of_which_four_end_badly(settings: list[str], tmp_path: Path) -> None:
-    faults = "fine,raise,early-exit,early-_exit,kill,also-fine"
+    faults = "fine,early-raise,early-exit,early-_exit,kill,also-fine"
     process = start("-m", *settings, *FAULTY, f"task.shots_style={faults}", f"run.out={tmp_path}")
     out, err = process.communicate(timeout=600)
 
