@@ -253,10 +253,11 @@ def test_modules_that_are_no_linear_layers_are_refused(targets: Any, tmp_path: P
         merged(write(tmp_path / "adapter", plain(target_modules=targets), all_q(base)), base)
 
 
-def test_an_adapter_that_takes_nothing_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["w_qkv", "_proj", "proj", "attn.q_proj"])
+def test_a_name_is_whole_or_stands_behind_a_dot(target: str, tmp_path: Path) -> None:
     base = weights()
-    adapter = write(tmp_path / "adapter", plain(target_modules=["w_qkv"]), {})
-    with pytest.raises(CheckpointError, match=r'target_modules=\["w_qkv"\] takes no module'):
+    adapter = write(tmp_path / "adapter", plain(target_modules=[target]), {})
+    with pytest.raises(CheckpointError, match=rf'target_modules=\["{target}"\] takes no module'):
         merged(adapter, base)
 
 
