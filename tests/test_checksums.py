@@ -94,6 +94,19 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(
     assert not cache.exists()
 
 
+@pytest.mark.parametrize(("since_ms", "waits_ms"), [(0, 20), (5, 15), (19, 1), (20, None), (5000, None)])
+def test_a_file_of_this_moment_waits_until_the_clock_of_files_has_ticked(
+    since_ms: int, waits_ms: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write within the same tick would leave the same times behind."""
+    weights, waited = written(tmp_path / "model.safetensors", b"one"), []
+    changed = weights.stat().st_ctime_ns
+    monkeypatch.setattr(time, "time_ns", lambda: changed + since_ms * 1_000_000)
+    monkeypatch.setattr(time, "sleep", lambda seconds: waited.append(round(seconds * 1000)))
+    remembered_sha256([weights])
+    assert waited == ([] if waits_ms is None else [waits_ms])
+
+
 def test_times_of_the_future_prove_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = written(tmp_path / "model.safetensors", b"one")
     monkeypatch.setattr(time, "time_ns", lambda: weights.stat().st_ctime_ns - 1)
