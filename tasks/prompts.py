@@ -49,7 +49,7 @@ def keyed_draw(key: str, pool: Sequence[Shot], count: int, excluded: Container[s
     """
     rng = random.Random(hashlib.sha256(key.encode()).digest())
     drawn: list[Shot] = []
-    for index in _permutation(len(pool), rng):
+    for index in permutation(len(pool), rng):
         if len(drawn) == count:
             break
         if pool[index].question not in excluded:
@@ -59,7 +59,7 @@ def keyed_draw(key: str, pool: Sequence[Shot], count: int, excluded: Container[s
     return drawn
 
 
-def _permutation(size: int, rng: random.Random) -> Iterator[int]:
+def permutation(size: int, rng: random.Random) -> Iterator[int]:
     """`rng.sample(range(size), size)`, drawn only as far as it is read."""
     left = list(range(size))
     for last in range(size - 1, -1, -1):

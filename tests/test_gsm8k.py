@@ -1,6 +1,7 @@
 """The GSM8K task: where rows come from, how prompts are built, what a verdict holds."""
 
 import json
+import random
 from itertools import islice
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from tasks.base import Prompt, TaskConfig, TaskError
 from tasks.gsm8k import FRAME, FRAME_COT, Gsm8k
 from tasks.gsm8k_lm_eval import COT_SHOTS
-from tasks.prompts import Shot, completion_prompt, lm_eval_draw_number, lm_eval_draws
+from tasks.prompts import Shot, completion_prompt, lm_eval_draw_number, lm_eval_draws, permutation
 from tests.benchmark_files import GSM8K_TEST, GSM8K_TRAIN, golden_prompts
 
 
@@ -221,3 +222,22 @@ def test_the_embedded_set_is_its_own_and_says_so() -> None:
     zero_shot = Gsm8k(TaskConfig(), embedded_default=True)
     problem = zero_shot.problems[0]
     assert zero_shot.prompt(problem).messages == ({"role": "user", "content": problem.question},)
+
+
+def test_a_limit_changes_no_examples_and_no_test_problem_is_one(tmp_path: Path) -> None:
+    def write(name: str, *questions: str) -> None:
+        rows = [json.dumps({"question": question, "answer": "#### 1"}) for question in questions]
+        (tmp_path / name).write_text("\n".join(rows))
+
+    write("test.jsonl", "first?", "second?")
+    write("train.jsonl", "a?", "second?", "b?", "c?")
+    for limit in (None, 1):
+        task = _task(tmp_path / "test.jsonl", shots=3, limit=limit)
+        assert sorted(task.few_shot_ids(task.problems[0])) == ["gsm8k-train-0", "gsm8k-train-2", "gsm8k-train-3"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 21, 22, 100])
+def test_examples_are_drawn_as_by_a_whole_sample(size: int) -> None:
+    for seed in range(3):
+        whole = random.Random(seed).sample(range(size), size)
+        assert list(permutation(size, random.Random(seed))) == whole

@@ -161,6 +161,23 @@ def test_a_default_said_aloud_is_the_same_run(config: Config) -> None:
     assert planned() != before
 
 
+def test_auto_means_embedded_problems_for_embedded_models_alone(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def make(_: TaskConfig, embedded_default: bool) -> Task:
+        asked.append(embedded_default)
+        raise InterruptedError
+
+    monkeypatch.setattr("lopa_bench.plan.make_task", make)
+    for path in (config.model.path, "embedded:mini"):
+        config.model.path = path
+        with pytest.raises(InterruptedError):
+            make_plan(config, {})
+    assert asked == [False, True]
+
+
 # --- what settings lead to
 
 
