@@ -277,7 +277,9 @@ def test_the_judge_computes_no_longer_than_the_program_had_left() -> None:
 
 
 def test_one_call_into_c_code_is_ended_by_the_kernel() -> None:
-    code = "from tasks.sandbox import patience\nwith patience.limited(0.0): sum(range(10**12))"
+    """After less than the eight seconds at which another limit would kill it."""
+    code = "import resource\nfrom tasks.sandbox import patience\nresource.setrlimit(resource.RLIMIT_CPU, (8, 8))\n"
+    code += "with patience.limited(0.0): sum(range(10**12))"
     run = subprocess.run([sys.executable, "-c", code], cwd=runner.ROOT, capture_output=True)
     assert run.returncode == -signal.SIGXCPU
 
