@@ -72,6 +72,15 @@ def test_next_fill_leaves_a_schedule_where_it_stands() -> None:
     assert branch.memory == (1, 8)
 
 
+def test_what_a_score_draws_at_random_moves_no_fill() -> None:
+    """The base's random rule is asked what it would fill next: the fills are those of the base all the same."""
+    plain = DecoderConfig(name="dream", fill="origin", gen_length=9)
+    scored = replace(plain, name="lopa", base="dream", score=ScoreConfig(kind="next_fill"))
+    for seed in range(3):
+        filled = [step.positions for step in run(hashed(seed), plain).steps]
+        assert [step.positions for step in run(hashed(seed), scored).steps] == filled
+
+
 @pytest.mark.parametrize("kind", SCORES)
 def test_a_branch_without_masks_is_worth_at_least_as_much_as_any_with_masks(kind: str) -> None:
     """Whatever its extra token was worth: nothing is left that could go wrong."""
