@@ -19,6 +19,7 @@ from analysis.labels import varied
 from analysis.runs import find_run
 from analysis.stepwise import digest
 from analysis.study import Study
+from analysis.tables.grid import comparison_grid
 from tests.analysis_runs import simulate, sweep, write_run
 from tests.test_records import sample, step
 
@@ -64,6 +65,17 @@ def test_two_runs_are_compared_pair_by_pair(tmp_path: Path, capsys: pytest.Captu
     assert "score: a 80.0 %, b 20.0 %, difference -60.0 points over 10 judged pairs" in said
     assert "only a right: 6, only b right: 0, McNemar's exact p = 0.031" in said
     assert "TPF:   a 2.00, b 4.00, difference +2.00 [2.00, 2.00], ratio 2.000 [2.000, 2.000]" in said
+
+
+def test_the_grid_shows_run_minus_baseline_and_who_alone_was_right(tmp_path: Path) -> None:
+    _run(tmp_path, "a", "++++++++--")
+    _run(tmp_path, "b", "------++--", tokens=20)
+    grid = comparison_grid([compare(*(find_run(name, tmp_path) for name in "ab"))])
+    row = dict(zip(grid.headers, grid.rows[0]))
+    assert row["score difference (points)"] == "−60.0"
+    assert row["only one right (a / b)"] == "6 / 0"
+    assert row["TPF ratio"] == "2.00 [2.00, 2.00]"
+    assert grid.values[0]["score_difference_points"] == pytest.approx(-60)
 
 
 def test_runs_on_different_problems_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
