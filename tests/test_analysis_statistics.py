@@ -33,6 +33,11 @@ def test_aup_d3llm_drops_points_over_five_below_the_first_and_weights_the_rest()
     assert (result.version, result.best, result.points) == ("d3llm", 80.0, ((2.0, 80.0), (4.0, 78.0)))
 
 
+def test_points_are_dropped_below_the_first_not_below_the_best() -> None:
+    points = ((2.0, 80.0), (4.0, 90.0), (5.0, 76.0))
+    assert aup_d3llm(points, best=90.0).points == points
+
+
 def test_aup_mbd_is_the_plain_area() -> None:
     """(80 + 78)/2 x 2 + (78 + 70)/2 x 2."""
     result = aup_mbd(POINTS)
