@@ -95,7 +95,7 @@ def own_of(overrides: Sequence[str], sweep: Path) -> dict[str, str]:
 
 def read_report(folder: Path) -> JobReport | None:
     try:
-        return JobReport(**json.loads((folder / REPORT).read_text()))
+        return JobReport(**json.loads((folder / REPORT).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -221,7 +221,7 @@ def _tee(source: IO[bytes], log: IO[bytes], job: int) -> None:
 def read_outcome(folder: Path) -> dict[str, Any] | None:
     """The last words of the job's process; None if it could not say any."""
     try:
-        return json.loads((folder / OUTCOME).read_text())
+        return json.loads((folder / OUTCOME).read_text("utf-8"))
     except (OSError, ValueError):
         return None
 

@@ -18,7 +18,7 @@ def oom_kills() -> int:
     """How many processes the kernel has killed for memory here (control group, else machine); 0 if unknown."""
     for path in (*_group_files(), Path("/proc/vmstat")):
         try:
-            lines = dict(line.split()[:2] for line in path.read_text().splitlines())
+            lines = dict(line.split()[:2] for line in path.read_text("ascii").splitlines())
         except (OSError, ValueError):
             continue
         if "oom_kill" in lines:
@@ -28,7 +28,7 @@ def oom_kills() -> int:
 
 def _group_files() -> list[Path]:
     try:
-        group = Path("/proc/self/cgroup").read_text().strip().rpartition(":")[2].lstrip("/")
+        group = Path("/proc/self/cgroup").read_text("utf-8", "surrogateescape").strip().rpartition(":")[2].lstrip("/")
     except OSError:
         return []
     return [CGROUP / group / "memory.events", CGROUP / "memory.events"]

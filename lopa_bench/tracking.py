@@ -267,7 +267,7 @@ def _settings(settings: Any) -> Any:
 def _no_terminal() -> Iterator[None]:
     """Without a key W&B asks for one where it sees a terminal; where it sees none it raises."""
     stdin = sys.stdin
-    with open(os.devnull) as empty:
+    with open(os.devnull, encoding="ascii") as empty:
         sys.stdin = empty
         try:
             yield

@@ -85,7 +85,7 @@ def _record(job: dict[str, Any], limits: Limits) -> Verdict:
         outputs = Path(job["expected"])
         facts = {"times": verdict.times, "rss_kb": verdict.rss_kb or 0, "bytes": outputs.stat().st_size}
         part = outputs.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(facts))
+        part.write_text(json.dumps(facts), "utf-8")
         os.replace(part, outputs.with_suffix(".json"))  # its presence says that the outputs are complete
     return verdict
 
@@ -93,7 +93,7 @@ def _record(job: dict[str, Any], limits: Limits) -> Verdict:
 def _read(folder: Path, problem: PlusProblem) -> Reference | None:
     outputs = folder / f"{_stem(problem)}.gz"
     try:
-        facts = json.loads(outputs.with_suffix(".json").read_text())
+        facts = json.loads(outputs.with_suffix(".json").read_text("utf-8"))
         whole = outputs.stat().st_size == facts["bytes"]
         count = sum(len(inputs) for _, inputs in problem.parts)
         if whole and len(facts["times"]) == count:

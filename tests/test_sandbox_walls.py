@@ -12,6 +12,7 @@ import pytest
 
 import tasks
 from tasks.sandbox import Verdict
+from tests.sandbox_modes import MODES, job, judge_in
 from tests.test_sandbox import RIGHT, function, judge, tri_area_job
 
 WALLS = {"namespaces": (), "landlock": ("namespaces",)}
@@ -123,3 +124,12 @@ def test_nor_can_they_where_the_project_lies_beside_the_interpreters_packages(tm
     if "root" not in run.stdout.split():
         pytest.skip(f"this kernel gives no root: {run.stdout}")
     assert run.stdout.startswith("ValueError: []")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_process_may_be_called_by_any_bytes(mode: str) -> None:
+    program = (
+        "import ctypes, time\nctypes.CDLL(None).prctl(15, b'\\xff\\xfe')\ndef f():\n    time.sleep(0.2)\n    return 1\n"
+    )
+    verdict = judge_in(mode, job(program, "assert f() == 1"))
+    assert (verdict.status, verdict.detail) == ("pass", "")

@@ -29,7 +29,7 @@ def main() -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     config = json.loads(sys.argv[1])
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # should memory run out, this goes first
+        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")  # should memory run out, this goes first
     layers = _new_namespaces(config["without"])
     linux.prctl(linux.PR_SET_DUMPABLE, 0)  # no process of this user may look into the launcher, or take from it
     first = os.fork()
@@ -144,9 +144,9 @@ def _new_namespaces(without: list[str]) -> list[str]:
             pass  # a container: it may still have user namespaces
     try:
         linux.unshare(flags | linux.CLONE_NEWUSER)
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+        Path("/proc/self/setgroups").write_text("deny", "ascii")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", "ascii")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", "ascii")
     except OSError:
         return []
     return ["user", *kinds]

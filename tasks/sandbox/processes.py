@@ -108,7 +108,7 @@ def tasks_of(uid: int) -> int:
     count = 0
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/status") as file:
+            with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/status", encoding="latin-1") as file:
                 fields = dict(line.split(":", 1) for line in file if line.startswith(("Uid:", "Threads:")))
                 count += int(fields["Threads"]) if int(fields["Uid"].split()[0]) == uid else 0
     return count
@@ -128,14 +128,14 @@ def _children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found += map(int, file.read().split())
     return found
 
 
 def _kilobytes(path: str, names: tuple[str, ...], strict: bool = False) -> int:
     try:
-        with open(path) as file:
+        with open(path, encoding="latin-1") as file:  # a program can give itself any bytes as a name
             return sum(int(line.split()[1]) for line in file if line.startswith(names))
     except (FileNotFoundError, ProcessLookupError):
         return 0  # it has ended

@@ -117,6 +117,6 @@ def _open_without_name(pid: int) -> dict[tuple[int, int], int]:
 
 
 def _mapped_without_name(pid: int, folder: str) -> set[int]:
-    with open(f"/proc/{pid}/maps", errors="surrogateescape") as file:
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
         lines = [line.split(None, 5) for line in file if line.endswith(" (deleted)\n")]
     return {int(fields[4]) for fields in lines if len(fields) == 6 and fields[5].startswith(folder + "/")}

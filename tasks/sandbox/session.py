@@ -230,6 +230,6 @@ class Session:
 
 def _library_folders() -> set[str]:
     """Where the shared libraries of this interpreter lie, on systems that keep them in places of their own."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
+    lines = Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines()
     files = {line.rpartition(" ")[2] for line in lines if ".so" in line}
     return {os.path.dirname(file) for file in files if file.startswith("/")}

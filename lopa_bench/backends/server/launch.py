@@ -76,7 +76,7 @@ class Launched:
                 self._process.wait(timeout=GRACE_S)
 
     def _end_of_log(self) -> str:
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in self.log.read_text("utf-8", "replace").splitlines() if line.strip()]
         return (" | ".join(lines[-LAST_LINES:]) or "it wrote nothing") + f" (whole log: {self.log})"
 
 

@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    autoregressive = json.loads((args.weights / "config.json").read_text())["model_type"] == "qwen2"
+    autoregressive = json.loads((args.weights / "config.json").read_text("utf-8"))["model_type"] == "qwen2"
     print(HEADING)
     for name in args.tasks:
         task = make_task(TaskConfig(name=name, source="embedded", limit=args.limit), embedded_default=True)

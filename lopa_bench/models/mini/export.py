@@ -90,4 +90,4 @@ def export(model: Transformer, tokenizer: Tokenizer, kind: str, folder: Path) ->
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n")
+    path.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
