@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tasks.code_blocks import Block, split_parts
-from tasks.code_prose import body_of, without_idle_lines, without_prose
+from tasks.code_prose import body_of, does_nothing, without_idle_lines, without_prose
 from tasks.code_trees import bindings, parse, unbound
 
 FUTURE = re.compile(r"^from __future__ import .*\n?", re.MULTILINE)
@@ -97,12 +97,12 @@ def _goes_on(text: str, names: Sequence[str], prompt: str | None) -> bool:
     return (prompt is not None and _is_body(text)) or any(_defines(text, name) for name in names)
 
 
-def _assemble(code: str, names: Sequence[str], prompt: str | None) -> str:
+def _assemble(code: str, names: Sequence[str], prompt: str | None, is_block: bool = False) -> str:
     """Code that defines the function itself gets the prompt's preamble; any other continues the prompt."""
     if prompt is None:
         return code
     if _is_body(code) or not _defines(code, names[0]):
-        return prompt + body_of(code)
+        return prompt + body_of(code, lines_only=is_block)
     future = "".join(FUTURE.findall(code))
     return future + preamble(prompt, names[0]) + "\n" + FUTURE.sub("", code)
 
@@ -110,7 +110,7 @@ def _assemble(code: str, names: Sequence[str], prompt: str | None) -> str:
 def _from_blocks(blocks: Sequence[Block], names: Sequence[str], prompt: str | None) -> str:
     """The end of the text may have cut off a later function of a block that is not closed; a closed one is whole."""
     chosen = _choose(blocks, names, prompt)
-    program = _assemble(chosen.code, names, prompt)
+    program = _assemble(chosen.code, names, prompt, is_block=True)
     if parse(program) is None:
         program = without_prose(program, names, lines_only=chosen.closed) or program
     helpers = _helpers(program, [block for block in blocks if block is not chosen], names)
@@ -118,14 +118,24 @@ def _from_blocks(blocks: Sequence[Block], names: Sequence[str], prompt: str | No
 
 
 def _choose(blocks: Sequence[Block], names: Sequence[str], prompt: str | None) -> Block:
-    """The first block that defines the function, if possible one without errors; else a body; else the first."""
+    """The first block that defines the function, if possible one that is no stub, or at least without errors; else a
+    body; else the first.
+    """
     python = [block for block in blocks if block.python] or blocks
     defining = [block for block in python if any(_defines(block.code, name) for name in names)]
     if prompt is not None and not defining:
         defining = [block for block in python if _is_body(block.code)]
     candidates = defining or python
-    sound = (block for block in candidates if parse(_assemble(block.code, names, prompt)) is not None)
-    return next(sound, candidates[0])
+    trees = [(block, parse(_assemble(block.code, names, prompt, is_block=True))) for block in candidates]
+    sound = [(block, tree) for block, tree in trees if tree is not None]
+    whole = (block for block, tree in sound if not _is_stub(tree, names[0]))
+    return next(whole, sound[0][0] if sound else candidates[0])
+
+
+def _is_stub(tree: ast.Module, name: str) -> bool:
+    """Whether the function only has a head, as in an outline: "pass", "...", a docstring."""
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    return bool(found) and all(does_nothing(part) for part in found[-1].body)
 
 
 def _helpers(program: str, others: Sequence[Block], names: Sequence[str]) -> list[str]:

@@ -14,6 +14,11 @@ MOST_CHUNKS_IN_ALL = 500
 MOST_CHUNKS = 40  # how many pieces that start in the first column one statement may have
 MOST_PARSED = 20  # how many times as much as the text itself may be parsed on the way
 ASSIGNMENT_OR_CALL = re.compile(r"@|[\w.\[\]]+[ \t]*(?:[-+*/%&|^]|//|\*\*)?=(?!=)|[\w.]+\(")
+WORDS = re.compile(r"[\w\s,.;:!?'’-]*")
+PLACES = (  # of a line: a statement, the header of a block, a clause behind another
+    *("{}", "{}\n    pass", "{}\n    pass\nfinally:\n    pass"),
+    *("if 1:\n    pass\n{}\n    pass", "try:\n    pass\n{}\n    pass"),
+)
 BLANKS = " \t\n\f"  # of Python, to which a non-breaking space is an error
 ACTIONS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
 
@@ -39,7 +44,9 @@ def without_idle_lines(program: str) -> str:
 
 
 def does_nothing(node: ast.stmt) -> bool:
-    """Whether a statement is a bare expression, or the annotation of a name without a value."""
+    """Whether a statement is `pass`, a bare expression, or the annotation of a name without a value."""
+    if isinstance(node, ast.Pass):
+        return True
     if isinstance(node, ast.AnnAssign):
         return node.value is None and isinstance(node.target, ast.Name)
     if not isinstance(node, ast.Expr):
@@ -93,11 +100,26 @@ def is_prose(chunk: str) -> bool:
     return not is_keyword and ASSIGNMENT_OR_CALL.match(first) is None
 
 
-def body_of(code: str) -> str:
-    """An indented body without the lines of prose in front of it; any other code as it is."""
+def is_broken_header(line: str) -> bool:
+    """Whether a line in the first column begins with a keyword and is words alone that no place makes Python.
+
+    "for example:" and "if needed" are such; "if needed:", "else:" and "if n < 2" are code or could be meant as code.
+    """
+    word = re.match(r"\w*", line)
+    if word is None or not keyword.iskeyword(word.group()) or not WORDS.fullmatch(line):
+        return False
+    return all(parse(place.format(line)) is None for place in PLACES)
+
+
+def body_of(code: str, lines_only: bool = False) -> str:
+    """An indented body without the lines of prose in front of it; any other code as it is.
+
+    With `lines_only` a line that begins with a keyword is code with an error, and no prose.
+    """
     lines = code.split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip() and line[0] in " \t"), None)
-    if first is None or not all(is_prose(line) for line in lines[:first] if line.strip()):
+    lead = [line for line in lines[:first] if line.strip()]
+    if first is None or not all(is_prose(line) or (not lines_only and is_broken_header(line)) for line in lead):
         return code
     return "\n".join(lines[first:])
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.base import Problem, Score, Task, TaskConfig
-from tasks.code_canary import check_canaries
+from tasks.code_canary import ScorerError, check_canaries
 from tasks.code_extract import Extracted
 from tasks.code_prompts import Style, auto_style, number_of_shots
 from tasks.sandbox import Limits, Verdict, run_jobs
@@ -55,9 +55,21 @@ class CodeTask(Task):
         return self.score_all([(problem, completion)])[0]
 
     def score_all(self, pairs: Sequence[tuple[Problem, str]]) -> list[Score]:
-        """Equal programs of a problem are judged once. Without canaries that sing there is no score."""
+        """Equal programs of a problem are judged once. Without canaries that sing there is no score.
+
+        Raises TaskError if a folder or a process that judging needs cannot be had: no program is at fault.
+        """
         if not pairs:
             return []
+        try:
+            return self._judge(pairs)
+        except OSError as error:
+            raise ScorerError(
+                f"programs cannot be judged here: {error}; TMPDIR names the folder for scratch files, LOPA_BENCH_CACHE "
+                "that of expected outputs"
+            ) from error
+
+    def _judge(self, pairs: Sequence[tuple[Problem, str]]) -> list[Score]:
         if not self._checked:
             check_canaries(self.suite)
             self._checked = True

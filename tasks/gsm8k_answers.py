@@ -26,6 +26,8 @@ STROKES = "\u00ad\u2014\u2015\u2e3a\u2e3b\ufe58"  # dashes that part: the soft h
 DASHES = str.maketrans(dict.fromkeys(SIGNS, "-") | dict.fromkeys(STROKES, " - "))
 # A dash behind a value is a subtraction, a range, a date or a phone number: "18-5", "$18 -$5" and "30%-5%" end in 5.
 OPERATOR = re.compile(r"(?:(?<=\d)|(?<=\d[%°$€£¥!'\"′″²³)\]}])|(?<=\d\\[%$])|(?<=\d[ ]%)|(?<=\d[ ]\\%))[^\S\n]*-+")
+# "10 000" is one number; digits before or behind make it a list: "1 200 3".
+SPACED = re.compile(r"(?<!\d)(?<!\d[ .,:/^])[1-9]\d{0,2}(?: \d{3})+(?![ ]?[\d/]|[,:]\d)")
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 # "x =" or "2 + 3 =" before the number that counts.
 TERM = r"\(*\\?\$?[\d.,]+\)*"
@@ -92,6 +94,7 @@ def _plain(text: str) -> str:
     """Signs and LaTeX in plain form: a dash that is no sign between spaces, \\frac{a}{b} as a/b, 10³ as 10^3."""
     text = text.translate(DASHES)
     text = re.sub(r"\{,\}|(?<=\d)(?:\\[,!]|[\u00a0\u202f\u2009])(?=\d{3})", ",", text)
+    text = SPACED.sub(lambda number: number.group().replace(" ", ","), text)
     text = re.sub(r"(\d)?\\[dt]?frac\{(-?\d+)\}\{(\d+)\}", _fraction, text)
     text = re.sub(r"(?<=10)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda power: "^" + power.group().translate(SUPERSCRIPTS), text)
     return OPERATOR.sub(" - ", text)

@@ -18,7 +18,8 @@ DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 def final_answer(completion: str) -> str | None:
     """What the last balanced \\boxed{} holds; else what follows the last "answer is"; else None.
 
-    A box that was opened and never closed is no answer, and the text in it is not looked at.
+    A box that was opened and never closed is no answer, and the text in it is not looked at. A last box that holds
+    nothing gives nothing, whatever stands before it.
     """
     segment = answer_segment(completion)
     if segment is None:

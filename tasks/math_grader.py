@@ -67,9 +67,12 @@ class Worker:
         command = [sys.executable, "-m", "tasks.math_worker", str(self.seconds), str(self.memory_bytes)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT
-        )
+        try:
+            process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT
+            )
+        except OSError as error:
+            raise TaskError(f"math-verify does not start: {error}") from error
         ready = _reply(process, START_SECONDS)
         if ready["status"] != "ready":
             _kill(process)

@@ -189,6 +189,62 @@ def test_what_could_be_code_is_never_dropped(code: str, value: object) -> None:
 def test_a_header_is_no_prose_in_front_of_a_body() -> None:
     for header in ("if missing:", "else:", "return 0", "x = 5", "import this_is_none"):
         assert humaneval(f"{header}\n    return b * h / 2\n") != 6.0, header
+    for header in (
+        "try:",
+        "finally:",
+        "if b < 2",
+        "for i in (1, 2)",
+        "@cache",
+        "with open(b)",
+        "import missing",
+        "O(n)",
+    ):
+        assert humaneval(f"{header}\n    return b * h / 2\n") != 6.0, header
+
+
+KEYWORDS = [
+    *("pass", "for example:", "For example:", "if needed", "import the module", "in short:", "with care", "from here"),
+    *("and so on", "try it:", "def it", "return the area", "None of this", "True.", "is it?", "while it's true,"),
+]
+
+
+@pytest.mark.parametrize("line", KEYWORDS)
+def test_a_line_of_prose_may_begin_with_a_keyword(line: str) -> None:
+    body = "    return b * h / 2\n"
+    for place in ("{line}\n{body}", "So:\n\n{line}\n\n{body}", "{body}{line}\n", "{body}\n{line}\nand more\n"):
+        assert humaneval(place.format(line=line, body=body)) == 6.0, place
+    for place in ("{line}\n{code}", "{code}{line}\n", "{line}\n```python\n{code}```\n{line}"):
+        assert humaneval(place.format(line=line, code=WHOLE)) == 6.0, place
+        assert mbpp(place.format(line=line, code=WHOLE)) == 6.0, place
+
+
+def test_a_function_may_be_defined_inside_a_statement() -> None:
+    inner = "    def tri_area(b, h):\n        return b * h / 2\n"
+    for code in (
+        f"try:\n{inner}except ValueError:\n    pass\n",
+        f"if True:\n{inner}",
+        f"with open('/dev/null'):\n{inner}",
+    ):
+        assert humaneval(code) == 6.0, code
+
+
+def test_a_stub_in_front_of_the_function_is_not_taken_for_it() -> None:
+    for stub in ("pass", "...", '"""Area."""', '"""Area."""\n    pass  # to do'):
+        first = f"Its head:\n```python\ndef tri_area(b, h):\n    {stub}\n```\n"
+        assert mbpp(f"{first}So:\n```python\n{WHOLE}```\n") == 6.0, stub
+        assert humaneval(f"{first}So:\n```python\n{WHOLE}```\n") == 6.0, stub
+        assert mbpp(first) is None, "none but the stub"
+
+
+def test_in_a_block_such_a_line_is_code_with_an_error() -> None:
+    for line in ("if needed", "for example:"):
+        assert humaneval(f"```python\n{line}\n    return b * h / 2\n```") != 6.0, line
+
+
+def test_a_block_of_markdown_is_opened() -> None:
+    inner = f"```python\n{WHOLE}```\nA worse way:\n```python\n{ZERO}```\n"
+    assert mbpp(f"````markdown\n{inner}````\n") == 6.0
+    assert humaneval(f"````md\n{inner}````\n") == 6.0
 
 
 def test_lines_keep_their_numbers() -> None:

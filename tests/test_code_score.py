@@ -15,6 +15,7 @@ from tasks.base import TaskConfig, TaskError
 from tasks.humaneval import HumanEval, HumanEvalPlus
 from tasks.mbpp import Mbpp
 from tasks.sandbox import Limits, Verdict, run_jobs
+from tasks.verdicts import judge
 from tests.test_sandbox import RIGHT, function, tri_area_job
 
 ROW = {
@@ -117,6 +118,29 @@ def test_a_scorer_that_misjudges_a_canary_writes_no_score(
     monkeypatch.setattr(code_score, "run_jobs", lambda jobs: pytest.fail("something was scored"))
     with pytest.raises(code_canary.ScorerError, match="nothing was scored"):
         humaneval.score(humaneval.problems[0], "    return b * h / 2")
+
+
+def test_a_cache_that_cannot_be_written_ends_the_scoring(
+    plus: HumanEvalPlus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LOPA_BENCH_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(code_score, "check_canaries", lambda suite: None)
+    with pytest.raises(TaskError, match=r"cannot be judged here: .*/file/expected/.*LOPA_BENCH_CACHE"):
+        judge(plus, [(plus.problems[0], "    return b * h / 2")] * 2)
+
+
+@pytest.mark.parametrize("step", ["check_canaries", "run_jobs"])
+def test_an_error_of_the_machine_is_none_of_a_program(
+    step: str, humaneval: HumanEval, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(code_score, "check_canaries", lambda suite: None)
+    monkeypatch.setattr(code_score, step, full)
+    with pytest.raises(TaskError, match=r"cannot be judged here: .*No space left on device; TMPDIR names"):
+        judge(humaneval, [(humaneval.problems[0], "    return b * h / 2")])
 
 
 def test_a_failure_of_the_harness_judges_nothing(humaneval: HumanEval, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,47 @@ def test_a_minus_in_front_of_a_value_is_its_sign(text: str, dash: str, value: st
     assert flexible_answer(text.format(dash)) == value
 
 
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u2009", "\u202f"], ids=lambda space: f"U+{ord(space):04X}")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("The answer is 10{}000.", "10000"),
+        ("#### 1{0}000{0}000", "1000000"),
+        ("\\boxed{{12{}500}}", "12500"),
+        ("$80{0}000 + $16{0}000 = $96{0}000.50", "96000.5"),
+        ("-1{}000 points", "-1000"),
+    ],
+)
+def test_a_space_may_part_thousands(text: str, space: str, value: str) -> None:
+    assert flexible_answer(text.format(space)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 200 3", "3"),
+        ("#### 1 200 3", "1"),
+        ("3 1 200", "200"),
+        ("2024 500", "500"),
+        ("0 500", "500"),
+        ("0.5 200", "200"),
+        ("10:30 200", "200"),
+        ("1,200 300", "300"),
+        ("10  200", "200"),
+        ("10\n200", "200"),
+        ("1 200/400", "1.5"),
+        ("10 2000", "2000"),
+    ],
+)
+def test_a_space_between_other_numbers_parts_them(text: str, value: str) -> None:
+    assert flexible_answer(text) == value
+
+
+def test_an_empty_box_gives_nothing() -> None:
+    assert flexible_answer("The answer is 5. In a box: \\boxed{}, found after 2 steps") == "5"
+    assert flexible_answer("\\boxed{}") is None
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

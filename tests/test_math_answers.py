@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tasks.base import TaskError
 from tasks.math_answers import final_answer, same_text, solution_answer
 from tasks.math_grader import GraderPool
 from tests.benchmark_files import MATH500
@@ -25,6 +26,8 @@ ANSWERS = [  # completion, answer
     (r"\boxed{$5$}", "5"),
     (r"\fbox{5}", "5"),
     (r"\boxed{}", None),
+    (r"The answer is 5. \boxed{}", None),
+    (r"It is \boxed{5}. \boxed{ }", None),
     ("Final Answer: The final answer is $[2,5)$. I hope it is correct.", "[2,5)"),
     ("The answer is 0.5.", "0.5"),
     (r"**Answer:** \(x = 5\)", "x = 5"),
@@ -131,3 +134,9 @@ def test_all_500_golds_equal_themselves_and_their_solutions(graders: GraderPool)
     pairs = [(row["answer"], row["answer"]) for row in rows]
     pairs += [(row["answer"], final_answer(row["solution"]) or "") for row in rows]
     assert [pair for pair, verdict in zip(pairs, graders.compare_all(pairs), strict=True) if not verdict.correct] == []
+
+
+def test_a_grader_that_cannot_be_started_is_no_verdict_on_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.math_grader.sys.executable", "/nowhere/python")
+    with pytest.raises(TaskError, match=r"math-verify does not start: .*'/nowhere/python'"):
+        GraderPool(1).compare("x + 1", "1 + x")

@@ -26,7 +26,7 @@ def test_concurrency_is_what_it_says_and_speeds_are_those_of_the_wall_clock(tmp_
         result = run_served(config_for(tmp_path, fake.url, limit=9, concurrency=3))
     assert fake.most_under_way == 3
     numbers = result.row["aggregates"]
-    assert 0.2 <= numbers["latency_s"] < 0.4, "a request's own"
+    assert 0.2 <= numbers["latency_s"] <= 1.05 * numbers["wall_s"] / 3, "a request's own, without its wait to be sent"
     assert numbers["wall_s"] >= 0.6
     assert numbers["tps"] == pytest.approx(9 * 4 / numbers["wall_s"])
     assert (numbers["tps_clock"], numbers["tps_server"]) == ("wall", None)
@@ -45,7 +45,7 @@ def test_scoring_takes_no_time_of_the_load(tmp_path: Path, monkeypatch: pytest.M
     with serving(slow) as fake:
         loaded = run_served(config_for(tmp_path, fake.url, limit=6, concurrency=3)).row["aggregates"]
         alone = samples_of(run_served(config_for(tmp_path, fake.url, limit=3)))
-    assert 0.4 <= loaded["wall_s"] < 0.7, "two rounds of requests, not six verdicts"
+    assert 0.4 <= loaded["wall_s"] < 1.5, "two rounds of requests, not five verdicts more"
     sent = [row["sent_s"] for row in alone]
     assert all(later - earlier > 0.5 for earlier, later in pairwise(sent)), "a request and a verdict apart"
 
