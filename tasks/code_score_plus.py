@@ -34,7 +34,7 @@ class PlusTask(CodeTask):
         known = self._plus
         new = {p.id: p for p in problems if p.id not in known}
         made = [plus_problem(p.id, p.row, self.family, self.names(p)) for p in new.values()]
-        found = references(made, self.source.sha256)
+        found = references(made)
         known.update({plus.key: (plus, found[plus.key]) for plus in made})
 
     def cost(self, problem: Problem) -> float:
