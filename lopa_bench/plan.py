@@ -15,6 +15,7 @@ from lopa_bench.models.check import check_model
 from lopa_bench.models.folders import is_embedded
 from lopa_bench.units import Shard, Unit
 from tasks.base import Problem, Prompt, Task, TaskError
+from tasks.own import prompt_of
 from tasks.registry import make_task
 
 
@@ -55,7 +56,8 @@ def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
     config.decoder = resolve_settings(config.decoder)
     task = _make_task(config)
     units = Shard.parse(config.run.shard).units(len(task.problems), config.task.samples)
-    prompts = {index: task.prompt(task.problems[index]) for index in dict.fromkeys(unit.index for unit in units)}
+    indices = dict.fromkeys(unit.index for unit in units)
+    prompts = {index: prompt_of(task, task.problems[index], config.task.target) for index in indices}
     identity = identify(config, task, ((task.problems[index], prompt) for index, prompt in prompts.items()))
     return Plan(config, resolved, decoder, task, prompts, units, identity)
 

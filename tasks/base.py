@@ -119,7 +119,8 @@ class Task(ABC):
         self.config, self.embedded_model = config, embedded_default
         self.name = config.name
         self.scorer = config.scorer or (self.scorers[0] if self.scorers else config.name)
-        rows, self.source = self.load()
+        loaded, self.source = self.load()
+        rows = list(loaded)
         self.prompt_style = self.auto_style() if config.prompt_style == "auto" else config.prompt_style
         self.shots = self.number_of_shots(config.shots)
         taken = [number for number, row in enumerate(rows) if self.takes(row)]

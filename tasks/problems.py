@@ -19,6 +19,8 @@ def unique_problems(problems: Sequence[Problem], where: str, rows: Sequence[int]
         raise TaskError(f"{where}: no row is a problem of this task")
     seen: dict[str, int] = {}
     for place, (problem, row) in enumerate(zip(problems, rows, strict=True)):
+        if not isinstance(problem, Problem):
+            raise TaskError(f"{where}, row {row}: its problem is {shown(problem)}; allowed: a tasks.base.Problem")
         for name, kind in (("id", TEXT), ("question", TEXT), ("gold", TEXT_OR_BLANK)):
             value = getattr(problem, name)
             if (fault := kind.fault(value)) is not None:

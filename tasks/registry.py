@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from tasks.base import Problem, Source, Task, TaskConfig, TaskError
-from tasks.fields import shown
+from tasks.base import Task, TaskConfig, TaskError
+from tasks.own import check_class, check_made, named
 from tasks.problems import unique_problems
 
 # name -> module:class, imported when the task is made; each is constructed as Class(config, embedded_default).
@@ -24,9 +24,12 @@ TASKS: dict[str, str] = {
 
 def make_task(config: TaskConfig, embedded_default: bool) -> Task:
     """Checks the settings and loads the task. `embedded_default` says what source=auto means for the model."""
-    task = check_settings(config)(config, embedded_default)
-    _check_made(task)
-    task.problems = task.problems[: config.limit]
+    task_class = check_settings(config)
+    with named(config.target, "it is made"):
+        task = task_class(config, embedded_default)
+        check_made(config.target, task)
+        unique_problems(task.problems, task.source.where, range(1, len(task.problems) + 1), task.id_field)
+        task.problems = task.problems[: config.limit]
     return task
 
 
@@ -66,13 +69,8 @@ def load_target(target: str) -> type[Task]:
         raise TaskError(f"task.target={target} cannot be loaded ({reason}); allowed: module:Class") from error
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise TaskError(f"task.target={target} is {_described(found)}; allowed: a subclass of tasks.base.Task")
-    if missing := sorted(found.__abstractmethods__):
-        raise TaskError(f"task.target={target} lacks what a task must have: {', '.join(missing)}")
+    check_class(target, found)
     return found
-
-
-def _words(wanted: Any) -> str:
-    return " or ".join(kind.__name__ for kind in (wanted if isinstance(wanted, tuple) else [wanted]))
 
 
 def _described(found: object) -> str:
@@ -113,19 +111,3 @@ def _check_choice(name: str, value: Any, default: Any, choices: Sequence[str], t
     if choices:
         raise TaskError(f"task.{name}={value!r} is unknown, allowed: {', '.join(dict.fromkeys([*choices, unset]))}")
     raise TaskError(f"task.{name}={value!r} has no meaning for task={task}, which reads no {name}; allowed: {unset}")
-
-
-def _check_made(task: Task) -> None:
-    """What every task must have, also one whose class has a constructor of its own."""
-    kind = type(task).__name__
-    wanted: dict[str, Any] = {"name": str, "scorer": str, "stop": (tuple, list), "source": Source, "problems": Sequence}
-    for name, wanted_type in wanted.items():
-        if not isinstance(getattr(task, name, None), wanted_type):
-            found = shown(getattr(task, name, None))
-            raise TaskError(f"the task {kind} was made with {name}={found}; allowed: {_words(wanted_type)}")
-    for problem in task.problems:
-        if not isinstance(problem, Problem):
-            raise TaskError(
-                f"the task {kind} has a problem of type {type(problem).__name__}; allowed: tasks.base.Problem"
-            )
-    unique_problems(task.problems, task.source.where, range(1, len(task.problems) + 1), task.id_field)

@@ -13,6 +13,7 @@ import pytest
 
 from tasks.base import TaskConfig, TaskError
 from tasks.gsm8k import Gsm8k
+from tasks.own import prompt_of
 from tasks.registry import TASKS, make_task
 
 
@@ -191,8 +192,8 @@ def test_a_limit_holds_for_a_constructor_that_looks_at_no_setting(own: str) -> N
         ("own_tasks:Plain", {"shots": 7}, "task.shots=7: task=plain_rows has no examples; allowed: at most 0"),
         ("own_tasks:Plain", {"scorer": "mine"}, "task=plain_rows, which reads no scorer; allowed: null"),
         ("own_tasks:Twice", {}, "mine, rows 4 and 8 have the same id: 3"),
-        ("own_tasks:Blank", {}, "the task Blank was made with source=None; allowed: Source"),
-        ("own_tasks:OneString", {}, r"the task OneString was made with stop='\\n'; allowed: tuple or list"),
+        ("own_tasks:Blank", {}, "task.target=own_tasks:Blank: source is None; allowed: a tasks.base.Source"),
+        ("own_tasks:OneString", {}, r"own_tasks:OneString: stop is '\\n'; allowed: a tuple of texts"),
         ("own_tasks:Gsm8kAgain", {}, "is named gsm8k, as a task of this package; allowed: a name of its own"),
         ("own_tasks:Unfinished", {}, "task.target=own_tasks:Unfinished lacks what a task must have: score"),
         ("own_tasks:function", {}, "own_tasks:function is a builtin_function_or_method; allowed: a subclass"),
@@ -210,6 +211,69 @@ def test_a_limit_holds_for_a_constructor_that_looks_at_no_setting(own: str) -> N
 def test_what_a_task_of_ones_own_does_not_read_is_refused(target: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(TaskError, match=message) as caught:
         make(target, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def first_prompt(target: str) -> Any:
+    task = make(target)
+    return prompt_of(task, task.problems[0], target)
+
+
+OWN_FAULTS = [  # the body of a class, and what is said of it
+    ("prompt = None", "prompt is None; allowed: a method"),
+    ("prompt_styles = 'question'", "prompt_styles is 'question'; allowed: a tuple of texts"),
+    ("libraries = 'numpy'", "libraries is 'numpy'; allowed: a tuple of texts"),
+    ("stop = ('',)", "stop is ('',); allowed: a tuple of texts that are not empty"),
+    ("stop = (1,)", "stop is (1,); allowed: a tuple of texts"),
+    ("most_shots = '2'", "most_shots is '2'; allowed: an integer >= 0, or None"),
+    ("name = ''", "name is ''; allowed: text that is not blank"),
+    ("def __init__(self, *_): super().__init__(*_); self.problems = None", "problems is None; allowed: a list"),
+    ("def __init__(self): pass", "fails as it is made (TypeError: "),
+    ("def load(self): return 5, Source('file', 'm', '0', 1)", "fails as it is made (TypeError: 'int' object"),
+    ("def load(self): return [{}], Source(1, 'm', '0', 1)", "source.kind is 1; allowed: text"),
+    ("def load(self): return [{}], Source('file', 'm', None, 1)", "source.sha256 is None; allowed: text"),
+    ("def problem(self, number, row): return row['q']", "(KeyError: 'q', in faulty.py, line 4)"),
+    ("def problem(self, number, row): pass", "mine, row 1: its problem is None; allowed: a tasks.base.Problem"),
+    ("def problem(self, number, row): return Problem(number, 'q', 'g', row)", "mine, row 1: the problem's id is 0;"),
+    ("def problem(self, number, row): return Problem('1', 'q', 'g', None)", "row of problem 1 is None; allowed"),
+    ("def arrange(self, problems): pass", "fails as it is made (TypeError: "),
+    ("def prompt(self, problem): return problem.question", "prompt of m-0 is 'q'; allowed: a tasks.base.Prompt"),
+    ("def prompt(self, problem): pass", "prompt of m-0 is None; allowed: a tasks.base.Prompt"),
+    ("def prompt(self, problem): return problem.nothing", "fails as it makes the prompt of m-0 (AttributeError: "),
+    ("def prompt(self): return Prompt('q')", "fails as it makes the prompt of m-0 (TypeError: "),
+    ("def prompt(self, problem): return Prompt('')", "text of the prompt of m-0 is ''; allowed: text"),
+    ("def prompt(self, problem): return Prompt('\\ud800')", "it holds half a character (U+D800)"),
+    ("def prompt(self, problem): return Prompt('q', 'q')", "messages of the prompt of m-0 is 'q'; allowed: None, or"),
+    ("def prompt(self, problem): return Prompt('q', ({'content': 'q'},))", "allowed: {'role': text, 'content': text}"),
+    ("def prompt(self, problem): raise ValueError('two\\nlines')", "(ValueError: two lines, in faulty.py, line 4)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "message"), OWN_FAULTS)
+def test_a_fault_of_ones_own_task_is_one_sentence_that_names_it(
+    body: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"""from tasks.base import Problem, Prompt, Score, Source, Task
+
+class Faulty(Task):
+    {body}
+
+class Right(Task):
+    def load(self): return [{{}}], Source("file", "mine", "0", 1)
+    def problem(self, number, row): return Problem(f"m-{{number}}", "q", "g", row)
+    def prompt(self, problem): return Prompt("q")
+    def score(self, problem, completion): return Score(True, "ok")
+
+class Mine(Faulty, Right): pass
+"""
+    (tmp_path / "faulty.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "faulty", raising=False)
+    with pytest.raises(TaskError) as caught:
+        first_prompt("faulty:Mine")
+    sys.modules.pop("faulty", None)
+    assert message in str(caught.value)
+    assert "faulty:Mine" in str(caught.value) or "mine, row 1" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
