@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.base import TaskError
+from tasks.fields import shown
 
 Row = dict[str, Any]
 
@@ -27,6 +28,39 @@ def read_rows(path: Path, title: str) -> tuple[list[Row], str]:
     except OSError as error:
         raise TaskError(f"{path} cannot be read: {error.strerror}") from None
     return reader(data, path), hashlib.sha256(data).hexdigest()
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that may have had a key more than once: then `twice` is the first of them."""
+
+    twice: str | None = None
+
+
+def _parsed(pairs: list[tuple[str, Any]], keys: list[str]) -> dict[str, Any]:
+    """An object from its pairs; a key that stands in it twice is added to `keys`."""
+    plain = dict(pairs)
+    if len(plain) == len(pairs):
+        return plain
+    found, names = _Object(plain), [name for name, _ in pairs]
+    found.twice = next(name for name in names if names.count(name) > 1)
+    keys.append(found.twice)
+    return found
+
+
+def _twice_in(value: Any) -> str | None:
+    """The first such key anywhere in a value."""
+    if isinstance(value, _Object):
+        return value.twice
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((key for part in inner if (key := _twice_in(part)) is not None), None)
+
+
+def _without_repetition(rows: list[Row], keys: list[str], path: Path) -> list[Row]:
+    """Readers differ in which value of a key they take that stands twice; `keys` are those that were met."""
+    for number, row in enumerate(rows if keys else (), start=1):
+        if (key := _twice_in(row)) is not None:
+            raise TaskError(f"{path}, row {number}: the key {shown(key)} stands twice in one object; allowed: once")
+    return rows
 
 
 def _reader(path: Path) -> Callable[[bytes, Path], list[Row]]:
@@ -47,11 +81,11 @@ def _not_a_file(path: Path, title: str) -> str:
 
 
 def _read_jsonl(data: bytes, path: Path) -> list[Row]:
-    rows = []
+    rows, keys = [], list[str]()
     for number, line in enumerate(_decode(data, path).split("\n"), start=1):
         if line.strip():
-            rows.append(_parse_line(line, number, path))
-    return rows
+            rows.append(_parse_line(line, number, path, keys))
+    return _without_repetition(rows, keys, path)
 
 
 class _Damaged(ValueError):
@@ -62,9 +96,9 @@ class _Damaged(ValueError):
         self.line = line
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str, keys: list[str]) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=lambda pairs: _parsed(pairs, keys))
     except json.JSONDecodeError as error:
         raise _Damaged(error.msg, error.lineno) from None
     except RecursionError:
@@ -73,9 +107,9 @@ def _parse(text: str) -> Any:
         raise _Damaged(f"a number of more than {sys.get_int_max_str_digits()} digits") from None
 
 
-def _parse_line(line: str, number: int, path: Path) -> Row:
+def _parse_line(line: str, number: int, path: Path, keys: list[str]) -> Row:
     try:
-        row = _parse(line)
+        row = _parse(line, keys)
     except _Damaged as error:
         raise TaskError(
             f"{path}, line {number}: expected one JSON object a line, found {line[:60]!r} ({error})"
@@ -95,13 +129,14 @@ def _read_jsonl_gz(data: bytes, path: Path) -> list[Row]:
 
 
 def _read_json(data: bytes, path: Path) -> list[Row]:
+    keys: list[str] = []
     try:
-        rows = _parse(_decode(data, path))
+        rows = _parse(_decode(data, path), keys)
     except _Damaged as error:
         raise TaskError(f"{path}: damaged JSON at line {error.line} ({error})") from None
     if not isinstance(rows, list):
         raise TaskError(f"{path}: expected a JSON list of objects, found {type(rows).__name__}")
-    return rows
+    return _without_repetition(rows, keys, path)
 
 
 def _read_parquet(data: bytes, path: Path) -> list[Row]:
@@ -109,8 +144,9 @@ def _read_parquet(data: bytes, path: Path) -> list[Row]:
 
     try:
         return pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise TaskError(f"{path}: damaged parquet file of {len(data)} bytes ({error})") from None
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # also columns or fields of one name
+        reason = " ".join(str(error).split())[:200]
+        raise TaskError(f"{path}: damaged parquet file of {len(data)} bytes ({reason})") from None
 
 
 def _decode(data: bytes, path: Path) -> str:

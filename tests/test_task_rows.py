@@ -163,6 +163,12 @@ UNREADABLE: list[tuple[str, bytes, str]] = [
     ("a.json", b"null", "expected a JSON list of objects, found NoneType"),
     ("a.jsonl.gz", b"", "has no rows|damaged or truncated gzip"),
     ("a.jsonl.gz", gzip.compress(b'{"question": "a"}' * 99, mtime=0)[:30] + b"\0" * 30, "damaged or truncated gzip"),
+    ("a.jsonl", b'{"question": "a", "answer": "#### 1"}\n\n{"question": "a", "answer": "#### 1", "answer": "#### 2"}',
+     "row 2: the key 'answer' stands twice in one object; allowed: once"),
+    ("a.jsonl", b'{"question": "a", "answer": "#### 1", "more": [{"c": 1, "\\u0063": 1}]}', "row 1: the key 'c' "),
+    ("a.json", b'[{"question": "a", "answer": "#### 1"}, {"question": "a", "question": "a", "answer": "#### 1"}]',
+     "row 2: the key 'question' stands twice"),
+    ("a.jsonl.gz", gzip.compress(b'{"": 1, "": 2}', mtime=0), "row 1: the key '' stands twice"),
     ("a.parquet", b"", "damaged parquet file of 0 bytes"),
 ]  # fmt: skip
 
@@ -192,6 +198,15 @@ def test_a_parquet_column_of_another_type_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"question": [b"How many?"], "answer": ["#### 1"]}), path)
     assert "row 1: question is b'How many?'; allowed: text" in refusal(path, "gsm8k")
+
+
+def test_parquet_columns_and_fields_of_one_name_are_refused(tmp_path: Path) -> None:
+    texts = pyarrow.array(["#### 1"])
+    inner = pyarrow.StructArray.from_arrays([texts, texts], names=["x", "x"])
+    for columns, names in (([texts] * 3, ["question", "answer", "answer"]), ([inner, texts], ["question", "answer"])):
+        path = tmp_path / "mine.parquet"
+        pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, names=names), path)
+        assert re.search("Multiple matches|duplicate field names", refusal(path, "gsm8k"))
 
 
 def test_a_number_of_5000_digits_as_an_answer_is_a_number(tmp_path: Path) -> None:
