@@ -21,6 +21,7 @@ from lopa_bench.backends.config import BackendSettings, LocalSettings, ServerSet
 from lopa_bench.checksums import texts_sha256, weights_sha256
 from lopa_bench.config import Config, ModelSettings
 from lopa_bench.environment import product_version
+from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
 from lopa_bench.targets import target_facts, targets
 from tasks.base import Problem, Prompt, Task
@@ -105,6 +106,18 @@ def _files(model: ModelSettings) -> dict[str, Any]:
     folder = locate(model.path, model.revision)
     lora = locate(model.lora, model.lora_revision) if model.lora else None
     return {"weights_sha256": weights_sha256(folder, lora), "texts_sha256": texts_sha256(folder, lora)}
+
+
+def check_unchanged(config: Config, identity: Identity) -> None:
+    """After a model was loaded here: its files are still those that the key says. Raises CheckpointError."""
+    if not isinstance(config.backend, LocalSettings):
+        return
+    now, before = _files(config.model), identity.facts["model"]
+    if any(now[name] != before[name] for name in now):
+        raise CheckpointError(
+            f"the files of {' or '.join(filter(None, [config.model.path, config.model.lora]))} were changed while they "
+            "were loaded; allowed: the same command once nothing writes to them"
+        )
 
 
 def _texts_of_served(model: ModelSettings, backend: BackendSettings) -> dict[str, Any]:

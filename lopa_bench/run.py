@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lopa_bench.backends.config import ServerSettings
 from lopa_bench.config import Config
 from lopa_bench.console import report
+from lopa_bench.identity import check_unchanged
 from lopa_bench.integrity import set_aside_damage, shortfall
 from lopa_bench.judging import judge_part
 from lopa_bench.latency import load
@@ -79,6 +80,7 @@ def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
     with open_engine(plan, claimed.folder) as engine:
         from lopa_bench.rows import Rows
 
+        check_unchanged(plan.config, plan.identity)
         maker = Rows(run_id, plan, engine)
         runner = _Runner(plan, claimed, run_id, lambda status: maker.run(status, started), rows, waiting)
         warn_of_other_machines(rows, maker.machine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from lopa_bench import identity
 from lopa_bench.backends.config import LocalSettings, ServerSettings
 from lopa_bench.config import Config, ConfigError, ModelSettings
 from lopa_bench.identity import CHANGES_NO_ROW, Identity, code_sha256, identify
-from lopa_bench.plan import make_plan
+from lopa_bench.models.errors import CheckpointError
+from lopa_bench.plan import Plan, make_plan
+from lopa_bench.run import run
 from lopa_bench.units import Shard, Unit, sample_seed
 from tasks.base import Problem, Prompt, Score, Source, Task, TaskConfig
 
@@ -342,3 +345,22 @@ def test_the_seed_of_a_sample_depends_on_run_seed_problem_and_number_alone() -> 
     seeds = {sample_seed(seed, problem, number) for seed in (0, 1) for problem in ("a", "b") for number in (0, 1)}
     assert len(seeds) == 8
     assert sample_seed(0, "gsm8k-test-0", 0) == 1_285_823_718_892_963_047  # for ever
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer_config.json"])
+def test_a_file_that_changes_between_its_checksum_and_the_load_is_refused(
+    name: str, config: Config, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "copy"))
+    config.model.path = str(folder)
+    config.run.out = str(tmp_path / "out")
+
+    @contextmanager
+    def loaded(plan: Plan, run_folder: Path) -> Iterator[None]:
+        (folder / name).write_bytes((folder / name).read_bytes() + b" ")
+        yield
+
+    monkeypatch.setattr("lopa_bench.engines.base.open_engine", loaded)
+    with pytest.raises(CheckpointError, match=r"copy were changed while they were loaded; allowed: the same command"):
+        run(config, {})
+    assert not list((tmp_path / "out").rglob("*.parquet"))

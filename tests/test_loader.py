@@ -43,6 +43,14 @@ def rewrite(folder: Path, **changes: Tensor | None) -> None:
     save_file({name: value for name, value in tensors.items() if value is not None}, folder / "model.safetensors")
 
 
+def test_a_file_that_is_overwritten_in_its_place_changes_no_loaded_network(folder: Path) -> None:
+    network = load_model(folder, torch.float32, CPU)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.write(b"\0" * (folder / "model.safetensors").stat().st_size)
+    assert [name for name, value in network.state_dict().items() if not torch.equal(value, before[name])] == []
+
+
 def test_several_weight_files_load_like_one(folder: Path) -> None:
     expected = logits(folder)
     tensors = load_file(folder / "model.safetensors")

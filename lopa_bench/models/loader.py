@@ -35,5 +35,6 @@ def load_model(
         model = Transformer(config)
     shapes = {name: value.shape for name, value in model.state_dict().items()}
     state = gather(layout, config, tensors, shapes, str(folder))
-    model.load_state_dict({name: value.to(device, dtype) for name, value in state.items()}, assign=True)
+    # Copied, since tensors that are still mapped would change with their file during a run.
+    model.load_state_dict({name: value.to(device, dtype, copy=True) for name, value in state.items()}, assign=True)
     return model.place_tables(device).requires_grad_(False)
