@@ -218,7 +218,7 @@ def usable(runs: Iterable[Run]) -> list[Run]:
     A run that stopped early, a lone shard, or a run with damaged files holds some of the problems only; the damaged
     ones are named in a warning each time.
     """
-    whole, shards = [], dict[str, dict[str, Run]]()
+    whole, shards = [], dict[tuple[str, str], dict[str, Run]]()
     for run in runs:
         if run.row["status"] != "finished":
             continue
@@ -228,13 +228,9 @@ def usable(runs: Iterable[Run]) -> list[Run]:
         if run.row["shard"] is None:
             whole.append(run)
         else:
-            shards.setdefault(str(run.row["union_key"]), {})[run.row["shard"]] = run
-    return whole + [_union(list(group.values())) for group in shards.values() if len(group) == _shard_count(group)]
-
-
-def _shard_count(group: Iterable[str]) -> int:
-    """n of "i/n"."""
-    return int(next(iter(group)).rpartition("/")[2])
+            shard = str(run.row["shard"])
+            shards.setdefault((str(run.row["union_key"]), shard.rpartition("/")[2]), {})[shard] = run
+    return whole + [_union(list(group.values())) for (_, count), group in shards.items() if len(group) == int(count)]
 
 
 def _union(group: list[Run]) -> Run:

@@ -39,7 +39,7 @@ def job(settings: DictConfig) -> Any:
 
         return supervise(settings)
     try:
-        return run_here(settings)
+        return run_here(settings, is_alone=True)
     except SystemExit as end:  # of a library or a task: Hydra's own come before the run
         traceback.print_exc()
         failures.append(Exited(end))

@@ -51,7 +51,9 @@ def tables(path: Path, table: str, columns: Sequence[str] | None = None) -> Iter
     wanted = layout(table, columns)
     if not os.path.lexists(path):
         raise FileNotFoundError(path)
-    if not path.is_file():
+    with opened(path):
+        is_file = path.is_file()
+    if not is_file:
         raise Broken("it is no file")
     try:
         # opened here: Arrow would take a folder named "k=8" for a column, and cannot open every name
@@ -133,7 +135,8 @@ def damage(path: Path, table: str, run_id: str | None = None) -> str | None:
     A file that was read and has not changed since is not read again by the same process.
     """
     try:
-        stat = path.stat()
+        with opened(path):
+            stat = path.stat()
     except FileNotFoundError:
         return "it is missing" if not os.path.lexists(path) else "it is a link to nothing"
     facts = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
@@ -199,7 +202,7 @@ def set_aside(path: Path, reason: str, then: str) -> None:
 def shortfall(folder: Path, row: dict[str, Any], steps: bool = True) -> str | None:
     """Why the rows of a finished run are not those that its run row tells of; None if they are, or if it tells nothing.
 
-    `steps`: their files are read whole too, else only their being there is checked.
+    `steps`: their files are read whole too, else only how many rows their footers tell of.
     """
     if row["status"] != "finished" or row["n"] is None:
         return None
@@ -224,10 +227,29 @@ def _shortfall(folder: Path, row: dict[str, Any], steps: bool) -> str | None:
         return "; ".join([f"{n} of {row['n']} samples can be read", *broken])
     for part in samples:
         path = folder / "steps" / part.name
-        reason = damage(path, "steps", run_id) if steps or not path.is_file() else None
-        if reason:
+        whole = steps or not os.path.isfile(path)
+        if reason := damage(path, "steps", run_id) if whole else _wrong_number(path, part):
             return f"steps/{part.name}: {reason}"
     return None
+
+
+def _wrong_number(steps: Path, samples: Path) -> str | None:
+    """Why a part of the steps has not as many rows as its samples have forwards, by its footer alone."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pa.concat_tables(tables(samples, "samples", ("rounds", "forwards")))
+    known = pc.is_valid(table["rounds"])  # rows without rounds tell nothing of their steps
+    belong = pc.sum(table["forwards"].filter(known), min_count=0).as_py()
+    try:
+        with opened(steps), open(steps, "rb") as file:
+            rows = pq.read_metadata(file).num_rows
+    except (pa.ArrowException, OSError) as error:
+        return str(error).split("\n")[0]
+    if rows == belong or (rows > belong and table["rounds"].null_count):
+        return None
+    return f"it has {rows} rows where {belong} belong"
 
 
 def left_out(folder: Path, row: dict[str, Any], steps: bool = True) -> bool:

@@ -159,7 +159,7 @@ def details(folder: Path, n: int) -> list[RenderableType]:
     from lopa_bench.reading import read_run, read_samples
 
     row = read_run(folder).to_pylist()[0]
-    if reason := shortfall(folder, row, steps=False):
+    if reason := shortfall(folder, row):
         raise NoRun(f"{folder} is damaged: {reason}; the command that made it, started again, does what is lost anew")
     samples = read_samples(folder)
     config = json.loads(row["config"])

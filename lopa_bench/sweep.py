@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,26 +132,32 @@ def _facts_of(job: JobReport) -> dict[str, Any]:
 
 
 def with_unions(runs: Sequence[Run]) -> list[Run]:
-    """The runs, all shards of one run replaced by their union if none is missing."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(str(run[0]["union_key"] if run[0]["shard"] else run[0]["run_id"]), []).append(run)
+    """The runs, all shards of one run replaced by their union if none is missing.
+
+    Shards belong together if they are of the same run, cut into as many, and counted by the same rule; of a shard that
+    was done twice the later one counts.
+    """
+    groups: dict[tuple[Any, ...], dict[str | None, Run]] = {}
+    for position, (row, numbers) in enumerate(runs):
+        shard = row["shard"]
+        key = (row["union_key"], shard.rpartition("/")[2], numbers.get("preset")) if shard else (position,)
+        groups.setdefault(key, {})[shard] = (row, numbers)
     return [one for group in groups.values() for one in _union(group)]
 
 
-def _union(group: list[Run]) -> list[Run]:
-    shards = {run["shard"] for run, _ in group}
-    count = int(group[0][0]["shard"].rpartition("/")[2]) if None not in shards else 0
-    if len(shards) != count:
-        return group
+def _union(group: Mapping[str | None, Run]) -> list[Run]:
+    """`group`: runs by their shard, all of one `i/n`."""
+    runs = list(group.values())
+    shard = runs[0][0]["shard"]
+    if not shard or len(runs) != int(shard.rpartition("/")[2]):
+        return runs
     from lopa_bench.metrics import aggregate
     from lopa_bench.reading import read_samples
 
-    first, numbers = group[0]
-    folders = [str(run["folder"]) for run, _ in group]
-    samples = read_samples(folders)
-    whole = aggregate(samples, numbers["preset"], first["seed"])
-    return [({**first, "run_id": f"{count} shards", "shard": None, "folders": folders}, whole)]
+    first, numbers = runs[0]
+    folders = [str(row["folder"]) for row, _ in runs]
+    whole = aggregate(read_samples(folders), numbers["preset"], first["seed"])
+    return [({**first, "run_id": f"{len(runs)} shards", "shard": None, "folders": folders}, whole)]
 
 
 def _track(jobs: Sequence[JobReport], folder: Path, runs: Sequence[Run]) -> None:

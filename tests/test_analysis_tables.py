@@ -87,6 +87,7 @@ def test_shards_count_as_one_run_once_all_are_there(tmp_path: Path) -> None:
     assert len(find_runs(tmp_path)) == 2
     assert [(run.id, run.row["n"], run.samples.num_rows) for run in runs] == [("s0 and 1 other shards", 2, 2)]
     write_run(tmp_path, "t0", {"name": "greedy"}, [ROWS[0]], shard="0/2", union_key="v")
+    write_run(tmp_path, "t1", {"name": "greedy"}, [ROWS[1]], shard="1/3", union_key="v")  # a half and a third
     assert len(Study.of(tmp_path).runs) == 1
 
 

@@ -23,7 +23,7 @@ def write(out: Path, name: str, rows: list[dict[str, Any]], **changes: Any) -> P
     folder = out / "runs" / name
     with RunStore(folder) as store:
         for row in rows:
-            store.add(row, [step()])
+            store.add(row, [step(number) for number in range(row["forwards"] or 0)])
         store.write_run(run_row(run_id=name, config=DECODER, **changes))
     return folder
 
@@ -147,3 +147,12 @@ def test_a_wrong_setting_is_one_message_before_anything_is_loaded(warm: Warm, se
         (message,) = done.err.splitlines()
         assert message.startswith("error: ")
         assert "allowed" in message
+
+
+@pytest.mark.parametrize("word", ["fail_fast=true", "against=k:0", "objective.maximise=tpf"])
+def test_what_only_a_sweep_reads_is_refused_where_a_single_run_is_started(
+    word: str, warm: Warm, settings: list[str]
+) -> None:
+    done = warm.run(*settings, word)
+    message = f"error: {word} has no meaning for a single run: it is read by a sweep (-m)"
+    assert (done.code, done.out, done.err.strip()) == (2, "", message)

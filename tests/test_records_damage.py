@@ -305,6 +305,35 @@ def test_a_damaged_run_is_not_shown(runs: Runs) -> None:
         details(runs.folder, 1)
 
 
+def one_row_less(path: Path) -> None:
+    write_table(path, pa.concat_tables(list(tables(path, path.parent.name))).slice(1))
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        (one_row_less, f"it has {20 * STEPS - 1} rows where {20 * STEPS} belong"),
+        (DAMAGE["truncated"], "Parquet magic bytes not found"),
+        (DAMAGE["no bytes"], "size is 0 bytes"),
+    ],
+)
+def test_the_listing_leaves_out_a_run_whose_steps_are_too_few(
+    runs: Runs, how: Callable[[Path], object], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs.run()
+    how(runs.parts("steps")[0])
+    (table,) = listing(runs.out)
+    assert table.row_count == 0  # type: ignore[attr-defined]
+    assert reason in caplog.text
+
+
+def test_a_run_with_damage_in_the_middle_of_its_steps_is_not_shown(runs: Runs) -> None:
+    runs.run()
+    inverted(runs.parts("steps")[0], 0.5)
+    with pytest.raises(NoRun, match="is damaged: steps/part-"):
+        details(runs.folder, 1)
+
+
 def test_a_run_that_is_not_finished_is_not_left_out(runs: Runs) -> None:
     row = read_run(runs.folder).to_pylist()[0]
     assert (row["status"], row["n"], shortfall(runs.folder, row)) == ("interrupted", None, None)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lopa_bench import locks, records, storage
-from lopa_bench.integrity import parts
+from lopa_bench.integrity import parts, shortfall
 from lopa_bench.listing import command, listing
 from lopa_bench.locks import Lock, Locked, brief_lock, is_locked
 from lopa_bench.messages import explain
@@ -291,3 +291,21 @@ def test_showing_what_is_no_run_is_one_sentence(runs: Runs, capsys: pytest.Captu
     capsys.readouterr()
     assert command(["show", str(runs.folder)]) == 2
     assert capsys.readouterr().err == f"error: no run at {runs.folder}: run.parquet cannot be read\n"
+
+
+@pytest.mark.parametrize("table", ["samples", "steps"])
+def test_a_folder_that_can_be_listed_and_not_entered_is_told_of(
+    runs: Runs, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.run(2)
+    row = read_run(runs.folder).to_pylist()[0]
+    part = runs.parts(table)[0]
+    stat = Path.stat
+
+    def refused(path: Path, **options: Any) -> os.stat_result:
+        if path == part:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    assert (shortfall(runs.folder, row) or "").startswith(f"{part} cannot be read (Permission denied)")

@@ -282,6 +282,10 @@ def test_a_union_of_shards_has_the_samples_of_all_of_them(tmp_path: Path) -> Non
     assert (row["run_id"], row["shard"], row["folders"]) == ("2 shards", None, [f"{tmp_path}/0-2", f"{tmp_path}/1-2"])
     assert (numbers["n"], numbers["forwards"], numbers["tpf"]) == (2, 12, 22 / 12)
     assert len(with_unions([shard(0, 3), shard(1, 3)])) == 2  # one is missing
+    assert len(with_unions([shard(0, 2), shard(1, 3)])) == 2, "halves and thirds are no whole"
+    counted = [(row, numbers | {"preset": "fast_dllm"}) for row, numbers in (shard(0, 2), shard(1, 2))]
+    wholes = with_unions([shard(0, 2), counted[0], shard(1, 2), counted[1], shard(1, 2)])
+    assert [(numbers["preset"], numbers["n"]) for _, numbers in wholes] == [("effective", 2), ("fast_dllm", 2)]
 
 
 def test_a_job_knows_what_it_differs_in_from_the_others_of_its_sweep(tmp_path: Path) -> None:
