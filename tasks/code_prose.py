@@ -119,6 +119,8 @@ def body_of(code: str, lines_only: bool = False) -> str:
     lines = code.split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip() and line[0] in " \t"), None)
     lead = [line for line in lines[:first] if line.strip()]
+    if len(lead) > MOST_CHUNKS_IN_ALL:  # such a line is parsed in every place
+        lines_only = True
     if first is None or not all(is_prose(line) or (not lines_only and is_broken_header(line)) for line in lead):
         return code
     return "\n".join(lines[first:])
