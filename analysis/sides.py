@@ -15,6 +15,7 @@ from analysis.study import TUNED, Group
 from lopa_bench.comparable import common_grid
 
 Point = tuple[Any, ...]  # values of TUNED
+LOOKAHEAD = ("confidence", "attention", "complete", "floor")  # settings that a decoder has otherwise without it
 BASES = ("greedy", "dream", "llada", "fast_dllm", "d2f")  # in the order of tables; others behind them
 
 
@@ -37,10 +38,7 @@ def at_one_setting(group: Group, base: str, k: int) -> list[Run]:
 
     Where no setting was run with both, each has the setting that it was run with most.
     """
-    plain, ours = (
-        _plain(group, base),
-        _usual([run for run in group if run.base == base and run.row["decoder"] == "lopa"]),
-    )
+    plain, ours = _plain_and_ours(group, base)
     branches = [run for run in ours if run.lookahead and run.k is not None]
     nearest = min((run.k or 0 for run in branches), key=lambda found: (abs(found - k), found), default=None)
     sides = [plain + [run for run in ours if run.k == 0], [run for run in branches if run.k == nearest]]
@@ -49,16 +47,19 @@ def at_one_setting(group: Group, base: str, k: int) -> list[Run]:
     return [next((run for run in side if point(run) == setting), _most_like(side, setting)) for side in sides]
 
 
-def tuned(group: Group, base: str, value: Callable[[Run], Value]) -> list[Entrant]:
+def tuned(group: Group, base: str, value: Callable[[Run, Group], Value]) -> list[Entrant]:
     """A base decoder and LoPA on it with every k, each at the best of the settings that all of them were tried on.
 
-    Those that were tried on fewer than two of these settings are left out; none is left if there are no such settings.
+    `value` of a run among others counts the samples that all of them decoded. Those that were tried on fewer than two
+    of these settings are left out; none is left if there are no such settings.
     """
     found = []
-    for offered in curves(group, base):
-        known = [run for run in offered if value(run).value is not None]
+    sides = curves(group, base)
+    among = [run for offered in sides for run in offered]
+    for offered in sides:
+        known = [run for run in offered if value(run, among).value is not None]
         if known:
-            found.append(Entrant(max(known, key=lambda run: value(run).value or 0.0), len(offered)))
+            found.append(Entrant(max(known, key=lambda run: value(run, among).value or 0.0), len(offered)))
     return found if len(found) > 1 else []
 
 
@@ -67,9 +68,10 @@ def curves(group: Group, base: str) -> list[Group]:
     tried on. Where only one was tried on several, its runs alone.
     """
     sides: dict[str, dict[Point, Run]] = defaultdict(dict)
-    for run in _plain(group, base):
+    plain, ours = _plain_and_ours(group, base)
+    for run in plain:
         sides[""][point(run)] = run
-    for run in _usual([run for run in group if run.base == base and run.row["decoder"] == "lopa"]):
+    for run in ours:
         sides[str(run.row["k"])][point(run)] = run
     grid, names = common_grid(sides)
     if not names:
@@ -88,8 +90,9 @@ def on_common_settings(group: Group) -> Group:
     Where none was tried on several, each with the setting that most of its runs share.
     """
     sides: dict[str, dict[tuple[str, bool], list[Run]]] = defaultdict(lambda: defaultdict(list))
-    for run in group:
-        sides[run.base][str(run.row["decoder"]), run.lookahead].append(run)
+    for base in dict.fromkeys(run.base for run in group):
+        for run in _set_up_alike([run for run in group if run.base == base]):
+            sides[base][str(run.row["decoder"]), run.lookahead].append(run)
     tried: list[Group] = []
     single: Group = []
     for of_base in sides.values():
@@ -118,8 +121,29 @@ def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _plain(group: Group, base: str) -> list[Run]:
-    return _usual([run for run in group if run.base == base and run.row["decoder"] != "lopa" and not run.is_server])
+def _plain_and_ours(group: Group, base: str) -> tuple[list[Run], list[Run]]:
+    """The runs of a base decoder and those of LoPA on it, which are set up alike."""
+    alike = _set_up_alike([run for run in group if run.base == base and not run.is_server])
+    plain = [run for run in alike if run.row["decoder"] != "lopa"]
+    return _usual(plain), _usual([run for run in alike if run.row["decoder"] == "lopa"])
+
+
+def _set_up_alike(runs: list[Run]) -> list[Run]:
+    """Of the ways in which a base decoder was set up, with lookahead or without, the one that shows most: both sides,
+    then the most runs. Lengths, caches and the like are no part of what lookahead is.
+    """
+    families: dict[Any, list[Run]] = defaultdict(list)
+    for run in runs:
+        kept = {name: str(value) for name, value in run.settings.items() if not _may_differ(name)}
+        families[tuple(sorted(kept.items()))].append(run)
+    sides = {kept: {run.lookahead for run in family} for kept, family in families.items()}
+    best = max(families, key=lambda kept: (len(sides[kept]), len(families[kept]), max(_newest(families[kept]))),
+               default=None)  # fmt: skip
+    return families.get(best, [])
+
+
+def _may_differ(name: str) -> bool:
+    return name in ("name", "base", "k", *LOOKAHEAD, *TUNED) or name.startswith("score.")
 
 
 def _usual(runs: list[Run]) -> list[Run]:

@@ -98,17 +98,18 @@ class Study:
         return [group for group in chosen if group]
 
     def _most(self, runs: Group, enough: Callable[[Group], bool]) -> Group:
-        together: Group = []
         pools: dict[frozenset[Any], Group] = defaultdict(list)
         for run in runs:
             pools[run.attempted].append(run)
-        for pool in sorted(pools.values(), key=lambda pool: (-len(pool[0].attempted), -len(pool))):
-            alone = _each_once(pool)
+        largest_first = sorted(pools.values(), key=lambda pool: (-len(pool[0].attempted), -len(pool)))
+        for alone in map(_each_once, largest_first):
             if enough(alone):
                 return alone
-            together += pool
-        whole = _each_once(together)
-        return whole if enough(whole) and shared([run.samples for run in whole])[0].num_rows else []
+        for last in range(1, len(largest_first)):
+            together = _each_once(run for pool in largest_first[: last + 1] for run in pool)
+            if enough(together) and shared([run.samples for run in together])[0].num_rows:
+                return together
+        return []
 
     def series(self, *varied: str) -> list[Group]:
         """Groups of runs that differ in the named decoder settings and in nothing else, the largest first."""

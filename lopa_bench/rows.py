@@ -134,12 +134,17 @@ class Rows:
             "key": identity.key,
             "union_key": identity.union_key,
             "identity": identity.facts,
-            "config": {**self.plan.resolved, "decoder": asdict(config.decoder), "task": asdict(config.task)},
+            "config": {**self.plan.resolved, "decoder": asdict(config.decoder), "task": self._task_settings()},
             "versions": versions(),
             "host": self.host,
             "git_revision": git_revision(),
             "argv": sys.argv[1:],
         }
+
+    def _task_settings(self) -> dict[str, Any]:
+        """What the task asks with, its own defaults filled in: runs that were told so and runs that were not agree."""
+        task = self.task
+        return asdict(self.config.task) | {"shots": task.shots, "prompt_style": task.prompt_style}
 
 
 def _step(number: int, step: Step, seconds: float | None) -> dict[str, Any]:

@@ -129,6 +129,16 @@ def test_winners_are_shares_of_the_calls_that_had_a_choice(tmp_path: Path) -> No
     assert words(right) == ("rank of the winner (0 = anchor)", "calls won at the largest k (%)")
 
 
+def test_a_blind_score_picks_the_anchor_once_in_as_many_branches_as_each_call_has(tmp_path: Path) -> None:
+    """Calls of two and of four branches: (1/2 + 1/4) / 2."""
+    calls = [*steps_of([1], [0]), *(steps_of([1, 1], [0, 0], branches)[1] for branches in (2, 4))]
+    for k in (2, 3):
+        write_run(tmp_path, f"k{k}", {"name": "lopa", "k": k}, [(sample(0), calls)])
+    left = drawn("winners", tmp_path).axes[0]
+    blind = next(line for line in left.lines if line.get_label() == "a blind score")
+    assert blind.get_ydata().tolist() == pytest.approx([37.5, 37.5])
+
+
 def test_an_ablation_has_tpf_on_the_left_and_the_score_on_the_right(tmp_path: Path) -> None:
     for forced, times in (("per_block", 1), ("global", 2)):
         write_run(tmp_path, forced, {"name": "lopa", "k": 1, "forced": forced}, record(times))

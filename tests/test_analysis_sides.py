@@ -225,6 +225,18 @@ def test_only_decoders_tried_on_the_same_settings_make_the_pareto_front(tmp_path
     assert "hollow: not tuned" in [text.get_text()[:17] for text in figure.legends[0].get_texts()]
 
 
+@pytest.mark.parametrize("name", ["mine", "a-decoder-of-my-own-with-a-name-of-48-characters"])
+def test_the_legend_below_a_single_panel_ends_inside_the_figure(tmp_path: Path, name: str) -> None:
+    swept(tmp_path)
+    for base in ("greedy", "fast_dllm", name):
+        write_run(tmp_path, base, {"name": "greedy"}, timed(6, 10), decoder=base, base=base)
+    figure = accuracy_tpf(Study.of(tmp_path))
+    assert figure is not None
+    figure.canvas.draw()
+    box = figure.legends[0].get_window_extent()
+    assert (box.x0 >= 0, box.x1 <= figure.bbox.x1) == (True, True)
+
+
 def test_areas_are_taken_over_settings_that_all_curves_share(tmp_path: Path) -> None:
     swept(tmp_path)
     extra = {"name": "lopa", "k": 8, "tau_conf": 0.6, "tau_act": 0.6}
@@ -258,3 +270,48 @@ def test_a_row_on_other_problems_than_the_largest_of_its_task_is_marked(tmp_path
     lines = [line for line in text.splitlines() if line.startswith("| Dream |") and "no run" not in line]
     assert [line.endswith("‡ |") for line in lines] == [False, True]
     assert "Rows marked ‡" in text
+
+
+def test_who_was_set_up_otherwise_stands_beside_nobody(tmp_path: Path) -> None:
+    """Lookahead was tried at twice the length more often; only at 128 there is a decoder without it."""
+    for tau in TAUS:
+        for length, k, speed in ((128, 0, 100), (128, 4, 50), (256, 4, 900), (256, 8, 900)):
+            settings = {"name": "lopa", "k": k, "tau_conf": tau, "tau_act": tau, "gen_length": length}
+            write_run(tmp_path, f"{length}-{k}-{tau}", settings, timed(6, speed))
+    study = Study.of(tmp_path)
+    assert [value for _, value, _ in own_lines(study, "table3")] == [pytest.approx(100), pytest.approx(50)]
+    assert {round(width) for panel in bars(study).values() for _, width in panel} == {100, 50}
+
+
+def test_titles_of_panels_beside_long_labels_end_inside_the_figure(tmp_path: Path) -> None:
+    swept(tmp_path, model="a-model-with-quite-a-long-name-of-34")
+    figure = figure1(Study.of(tmp_path))
+    assert figure is not None
+    figure.canvas.draw()
+    for ax in figure.axes:
+        box = ax.title.get_window_extent()
+        assert (box.x0 >= 0, box.x1 <= figure.bbox.x1) == (True, True), ax.get_title()
+
+
+def test_the_fastest_setting_is_sought_on_the_samples_that_all_settings_decoded(tmp_path: Path) -> None:
+    """At 0.8 all but the last sample failed; it took as long as at 0.9, where the others were slow."""
+    for k in (0, 8):
+        samples = timed(3, 100)
+        for one, _ in samples[:2]:
+            one.update(decode_s=32.0, total_s=32.0)
+        write_run(tmp_path, f"k{k}-0.9", {"name": "lopa", "k": k, "tau_conf": 0.9, "tau_act": 0.9}, samples)
+        failed = timed(3, 90)
+        for one, _ in failed[:2]:
+            one.update(finish_reason="error", correct=None, content_tokens=0)
+        write_run(tmp_path, f"k{k}-0.8", {"name": "lopa", "k": k, "tau_conf": 0.8, "tau_act": 0.8}, failed)
+    assert [label.split(", ")[2] for label, _, _ in own_lines(Study.of(tmp_path), "table3")] == ["τ 0.9", "τ 0.9"]
+
+
+def test_a_short_run_takes_no_samples_from_longer_ones(tmp_path: Path) -> None:
+    """k = 0 on twelve problems, k = 4 on six of them, k = 8, which the article has, on three."""
+    for k, n in ((0, 12), (4, 6), (8, 3)):
+        write_run(tmp_path, f"k{k}", {"name": "lopa", "k": k}, timed(n, 100 + k))
+    study = Study.of(tmp_path)
+    (series,) = study.k_series()
+    assert [(run.k, study.numbers(run, series).n) for run in series] == [(0, 6), (4, 6)]
+    assert {n for _, _, n in own_lines(study, "table3")} == {12, 6}

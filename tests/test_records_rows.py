@@ -53,7 +53,9 @@ def plan(**changes: Any) -> Any:
         run=RunSettings(seed=13, batch=4, shard="1/5"),
     )
     source = Source("file", "problems", "a" * 64, 500, "v1")
-    task = SimpleNamespace(name="gsm8k", scorer="strict", stop=("\n\nQ:", "STOP"), source=source)
+    task = SimpleNamespace(
+        name="gsm8k", scorer="strict", stop=("\n\nQ:", "STOP"), source=source, shots=4, prompt_style="plain"
+    )
     identity = SimpleNamespace(weights_sha256="b" * 64, key="c" * 64, union_key="d" * 64, facts={"model": "tiny"})
     resolved = {"task": {"name": "gsm8k"}, "decoder": {"name": "as typed"}}
     facts = {"config": config, "task": task, "identity": identity, "resolved": resolved}
@@ -218,6 +220,9 @@ def test_every_column_of_a_run() -> None:
         "shard": "1/5", "samples": 3,
     }  # fmt: skip
     assert (config["task"]["name"], config["task"]["limit"]) == ("gsm8k", 11)
+    assert (config["task"]["shots"], config["task"]["prompt_style"]) == (4, "plain"), (
+        "what the task took for null, auto"
+    )
     assert (config["decoder"]["name"], config["decoder"]["k"]) == ("lopa", 2), "the resolved settings"
     assert (versions, identity) == ({"torch": "9.9"}, {"model": "tiny"})
     assert host == HOST | {"device asked for": "cpu", "server": "none"}

@@ -39,7 +39,7 @@ def figure1(study: Study) -> Figure | None:
         figure, axes = panels(len(panels_of), height=0.9 + 0.26 * slots)
         for ax, (title, bars) in zip(axes, panels_of):
             _bars(ax, bars, slots)
-            ax.set_title(title)
+            ax.set_title(title, x=1.0, ha="right")  # the room is on the left, beside the bars' labels
     return figure
 
 

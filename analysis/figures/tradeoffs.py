@@ -22,6 +22,7 @@ from analysis.sides import on_common_settings
 from analysis.study import Study
 from analysis.text import clipped
 
+CHARACTERS, BESIDE = 24, 10  # of a legend's text in an inch, and what a marker and the gap beside it take
 Point = tuple[Run, Value, Value]  # run, x, y
 KIND = {"greedy": "P", "fast_dllm": "^", "d2f": "s", "dream": "X", "llada": "v"}
 
@@ -76,7 +77,10 @@ def _scatter(
         bar = figure.colorbar(ScalarMappable(Normalize(0, highest), colours), ax=axes, fraction=0.04, pad=0.02)
         bar.set_label("lookahead branches k")
         bar.locator = MaxNLocator(integer=True)
-        figure.legend(handles=_legend(groups), loc="outside lower center", ncols=4)
+        handles = _legend(groups)
+        longest = max(len(str(handle.get_label())) for handle in handles)
+        fitting = int(CHARACTERS * figure.get_figwidth() / (longest + BESIDE))
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(4, max(1, fitting)))
     return figure
 
 

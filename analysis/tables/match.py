@@ -102,8 +102,8 @@ def tuned_systems(study: Study, group: Group, preset: str) -> list[list[Entrant]
     that all of these were tried on. Other base decoders have other settings and stand apart.
     """
 
-    def speed(run: Run) -> Value:
-        return study.value(run, "tps", preset)
+    def speed(run: Run, among: Group) -> Value:
+        return study.value(run, "tps", preset, among)
 
     return [entrants for base in bases(group) if (entrants := tuned(group, base, speed))]
 
