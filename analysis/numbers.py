@@ -46,6 +46,11 @@ class Numbers:
     judged: int
     values: Mapping[str, Value]
 
+    @property
+    def decoded(self) -> int:
+        """Those of the `n` samples that did not fail: what every number is of."""
+        return self.n - self.errors
+
     def get(self, quantity: str, preset: str | None = None) -> Value:
         return self.values.get(f"{preset}.{quantity}" if preset else quantity, NOTHING)
 

@@ -103,7 +103,7 @@ def test_baselines_stand_in_figure_1_each_model_and_device_in_a_panel_of_its_own
     figure = figure1(study)
     assert figure is not None
     own = {ax.get_title(): [label.get_text() for label in ax.get_yticklabels()] for ax in figure.axes[2:]}
-    assert {title.split(" · ")[0] for title in own} == {"mini (toy)", "mini_ar (toy)"}
+    assert {title.split(" ·")[0] for title in own} == {"mini (toy)", "mini_ar (toy)"}
     bars = [label for title, found in own.items() if title.startswith("mini_ar") for label in found]
     assert bars == ["autoregressive", "autoregressive, openai", "LowConfidence, the server's, sglang",
                     "autoregressive, sglang"]  # fmt: skip

@@ -211,6 +211,15 @@ def test_a_sample_that_one_run_failed_on_or_could_not_judge_counts_for_none(tmp_
     assert [(one.n, one.judged, one.get("accuracy").value) for one in found] == [(3, 2, 1.0), (3, 2, 0.5)]
 
 
+def test_rows_side_by_side_say_one_n_although_a_sample_of_one_failed(tmp_path: Path) -> None:
+    for k, failing in ((0, 0), (8, 2)):
+        samples = timed(4, 100)
+        for one, _ in samples[:failing]:
+            one.update(finish_reason="error", correct=None, content_tokens=0)
+        write_run(tmp_path, f"k{k}", {"name": "lopa", "k": k}, samples)
+    assert [n for _, _, n in own_lines(Study.of(tmp_path), "table3")] == [2, 2]
+
+
 def test_only_decoders_tried_on_the_same_settings_make_the_pareto_front(tmp_path: Path) -> None:
     """Greedy has the best score at one setting: it is drawn hollow and the line does not reach it."""
     swept(tmp_path)

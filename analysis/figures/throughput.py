@@ -53,7 +53,7 @@ def _article_bars(study: Study, task: str) -> list[Bar]:
             run = article_run(study, row["model"], task, kind, wanted, device=device)
             measured = Value(None) if run is None else _speed(study, run)
             model = row["model"].replace("-100BA6B", "").replace("-7B-Base", "")
-            n = "" if run is None else f", n = {study.numbers(run).n}"
+            n = "" if run is None else f", n = {study.numbers(run).decoded}"
             bars.append(
                 (f"{row['bar']}  {model}\n{row['system']}, {row['parallelism']}{n}", float(row["tps"]), measured)
             )

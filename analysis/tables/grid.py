@@ -214,7 +214,7 @@ def _aups(study: Study, curve: Curve) -> list[tuple[int, Aup]]:
     best = max((score or 0.0 for _, score in (point(run, rivals) for run in rivals)), default=0.0)
     if len(known) < 2 or not best:
         return []
-    n = study.numbers(curve.runs[0], curve.beside).n
+    n = study.numbers(curve.runs[0], curve.beside).decoded
     return [(n, aup_d3llm(known, best)), (n, aup_mbd(known))]
 
 

@@ -72,7 +72,7 @@ class Table:
         return NOTHING if line.run is None else column.read(self.study, line.run, line.among)
 
     def n(self, line: Line) -> int | None:
-        return None if line.run is None else self.study.numbers(line.run, line.among).n
+        return None if line.run is None else self.study.numbers(line.run, line.among).decoded
 
     def stands_apart(self, line: Line) -> bool:
         """Whether a line is on other problems, another device or otherwise asked than the first of its task: then the
