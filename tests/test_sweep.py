@@ -147,7 +147,7 @@ def test_ways_to_end_are_told_apart(code: int, outcome: Mapping[str, Any] | None
 
 @pytest.mark.parametrize(
     ("fault", "status", "code"),
-    [("early-memory", "out_of_memory", 1), ("early-interrupt", "interrupted", 130), ("early-exit", "exited", 0)],
+    [("early-memory", "out_of_memory", 1), ("early-interrupt", "interrupted", 130), ("early-exit", "exited", 1)],
 )
 def test_a_job_says_itself_how_it_ended(
     fault: str, status: str, code: int, settings: list[str], tmp_path: Path
