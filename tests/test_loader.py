@@ -51,6 +51,16 @@ def test_a_file_that_is_overwritten_in_its_place_changes_no_loaded_network(folde
     assert [name for name, value in network.state_dict().items() if not torch.equal(value, before[name])] == []
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_finite_numbers_are_refused(folder: Path, number: float) -> None:
+    name = "model.layers.0.mlp.down_proj.weight"
+    weight = load_file(folder / "model.safetensors")[name]
+    weight[-1, -1] = number
+    rewrite(folder, **{name: weight})
+    with pytest.raises(CheckpointError, match=f"is damaged: NaN or infinite numbers: {name}"):
+        load_model(folder, torch.float32, CPU)
+
+
 def test_several_weight_files_load_like_one(folder: Path) -> None:
     expected = logits(folder)
     tensors = load_file(folder / "model.safetensors")

@@ -26,6 +26,7 @@ from lopa_bench.models.ends import end_ids
 from lopa_bench.models.errors import CheckpointError
 from lopa_bench.models.folders import locate
 from lopa_bench.models.served import SMALL, TORCH_THREADS, pick_device, pick_dtype
+from lopa_bench.models.tensors import check_numbers
 from lopa_bench.models.tokenizers import Codec, load_tokenizer, start_id
 
 
@@ -81,6 +82,7 @@ def _load(folder: Path, dtype: torch.dtype) -> Any:
     if missing := sorted(map(str, info["missing_keys"])):
         more = f" and {len(missing) - 1} more" if missing[1:] else ""
         raise CheckpointError(f"{folder} does not fit its config.json: missing: {missing[0]}{more}")
+    check_numbers(network.state_dict(), str(folder))
     return network
 
 

@@ -46,9 +46,17 @@ def gather(
     faults += _named("quantised", [f"{name} is {str(tensors[name].dtype).removeprefix('torch.')}" for name in packed])
     if faults:
         raise CheckpointError(f"{where} does not fit its config.json: " + "; ".join(faults))
+    check_numbers({name: tensors[name] for name in sorted(wanted)}, where)
     if config.tied:
         _check_tied(layout, tensors, where)
     return state
+
+
+def check_numbers(tensors: Mapping[str, Tensor], where: str) -> None:
+    """Raises CheckpointError for weights that are NaN or infinite, which make every prediction NaN without a word."""
+    broken = [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]
+    if broken:
+        raise CheckpointError(f"{where} is damaged: " + "; ".join(_named("NaN or infinite numbers", broken)))
 
 
 def _named(fault: str, items: list[str]) -> list[str]:
