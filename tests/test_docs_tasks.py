@@ -62,8 +62,8 @@ def test_every_command_runs_as_it_is_printed_also_beside_folders_with_our_names(
     assert {row["task"] for row in rows} == {task["name"] for task in settings} == {"capitals"}
     found = {(row["n"], row["source_kind"], row["scorer"], task["prompt_style"]) for row, task in zip(rows, settings)}
     assert found == {
-        (3, "embedded", "contains", "auto"),
-        (2, "file", "contains", "auto"),
+        (3, "embedded", "contains", "question"),
+        (2, "file", "contains", "question"),
         (3, "embedded", "equals", "sentence"),
         (3, "embedded", "contains", "sentence"),
     }
