@@ -119,6 +119,7 @@ def test_the_intervals_of_the_readme_are_those_of_its_accuracies() -> None:
         assert (low, high) == tuple(round(100 * bound, 1) for bound in wilson(right, 500)), k
 
 
+@pytest.mark.slow
 def test_the_readme_shows_the_table_that_the_command_prints(warm: Warm, tmp_path: Path) -> None:
     """The same lines but for the values: the command of `make bench` on three problems."""
     shown = README.partition("\ngsm8k: embedded word problems")[2].partition("```")[0]

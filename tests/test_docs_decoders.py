@@ -82,6 +82,7 @@ def test_the_example_of_a_new_score_chooses_what_the_page_says(page_files: Path)
     assert make_decoder(config).config.score.kind == "weakest"
 
 
+@pytest.mark.slow
 def test_every_command_for_parts_of_ones_own_runs_as_it_is_printed(page_files: Path) -> None:
     """From a folder that holds the page's files and nothing else."""
     commands = re.findall(r"^PYTHONPATH=\. (python .*)$", PAGE, re.MULTILINE)

@@ -262,6 +262,7 @@ def _check_survived(out: Path, reference: Path) -> None:
     assert left == ["lock", "run.parquet"]  # nothing half written, nothing broken
 
 
+@pytest.mark.slow
 def test_a_run_killed_20_times_is_equal_to_one_that_was_not(warm: Warm, settings: list[str], tmp_path: Path) -> None:
     arguments = [*settings, f"task.limit={SAMPLES}", "decoder.gen_length=32"]
     began = time.monotonic()

@@ -63,6 +63,7 @@ def test_choices_of_ones_own_are_found_in_a_folder_conf_beside_them(how: str, tm
     assert "tau_conf: 0.125" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_jobs_of_a_sweep_start_there_too(settings: list[str], tmp_path: Path) -> None:
     folder = occupied(tmp_path, "packages")
     (folder / "lopa_bench").mkdir()  # a clone has this name

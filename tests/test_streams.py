@@ -88,6 +88,7 @@ def test_ls_on_a_full_disk_says_so_and_ends_as_it_should(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.slow
 def test_a_sweep_on_an_ascii_terminal_finishes_and_its_last_line_is_the_json_line(
     settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_six_jobs_of_which_four_end_badly(settings: list[str], tmp_path: Path) -
     assert "[1] failed after" in err
 
 
+@pytest.mark.slow
 def test_fail_fast_starts_no_further_job_and_relative_paths_mean_the_launch_folder(
     settings: list[str], tmp_path: Path
 ) -> None:

@@ -157,6 +157,7 @@ LEFTMOST = Base(
 """
 
 
+@pytest.mark.slow
 def test_an_edited_helper_of_a_decoder_runs_anew_even_with_the_size_and_time_of_before(
     settings: list[str], tmp_path: Path
 ) -> None:
