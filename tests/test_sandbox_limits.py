@@ -138,7 +138,7 @@ def left_behind() -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/comm"):
         try:
-            if path.read_text().strip() == NAME:
+            if path.read_bytes().strip() == NAME.encode():  # other processes may be called by any bytes
                 found.append(path.parent.name)
         except OSError:
             continue
