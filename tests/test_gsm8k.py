@@ -47,6 +47,15 @@ def test_limit_takes_the_first_rows_and_changes_no_prompt(test_file: Path) -> No
         assert limited.prompt(problem) == whole.prompt(problem)
 
 
+def test_a_problem_beyond_the_limit_is_no_example_either(test_file: Path) -> None:
+    """Else 3 and then 10 problems would be two experiments: the first three would be asked with other examples."""
+    _write(test_file.with_name("train.jsonl"), range(14))  # ten of them are the test problems
+    whole, limited = _task(test_file), _task(test_file, limit=3)
+    for problem in limited.problems:
+        assert set(limited.few_shot_ids(problem)) == {f"gsm8k-train-{i}" for i in range(10, 14)}
+        assert limited.prompt(problem) == whole.prompt(problem)
+
+
 def test_keyed_shots_depend_on_the_problem_alone(test_file: Path) -> None:
     whole = _task(test_file)
     lines = test_file.read_text().splitlines(keepends=True)
