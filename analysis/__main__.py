@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lopa_bench.presets import PRESETS
-from lopa_bench.streams import secure
+from lopa_bench.metrics.presets import PRESETS
+from lopa_bench.system.streams import secure
 
 ERRORS = (ValueError, OSError)  # RunError and PresetError are ValueErrors
 

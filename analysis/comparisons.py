@@ -10,10 +10,10 @@ from analysis.labels import decoding, model_of, source_of, task_of, varied
 from analysis.runs import Run
 from analysis.study import Study
 from analysis.text import plain
-from lopa_bench.comparable import Counted, stand
-from lopa_bench.metrics import compare as compare_samples
-from lopa_bench.presets import PRESETS
-from lopa_bench.statistics import adjusted
+from lopa_bench.metrics.aggregate import compare as compare_samples
+from lopa_bench.metrics.comparable import Counted, stand
+from lopa_bench.metrics.presets import PRESETS
+from lopa_bench.metrics.statistics import adjusted
 
 MANY_TESTS = (
     "Each p value is McNemar's exact test for one pair of runs. Of many such tests some are small by chance: the "
@@ -25,7 +25,7 @@ MANY_TESTS = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """`numbers` as `lopa_bench.metrics.compare` gives them: differences are b - a, ratios b / a."""
+    """`numbers` as `lopa_bench.metrics.aggregate.compare` gives them: differences are b - a, ratios b / a."""
 
     a: Run
     b: Run

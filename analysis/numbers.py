@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.runs import Run
-from lopa_bench.metrics import aggregate
-from lopa_bench.presets import PRESETS, PresetError, decoded_samples, numeric, problems, ratios
-from lopa_bench.statistics import Interval, Ratio, bootstrap, wilson
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.metrics.presets import PRESETS, PresetError, decoded_samples, numeric, problems, ratios
+from lopa_bench.metrics.statistics import Interval, Ratio, bootstrap, wilson
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,6 @@ from analysis.comparisons import against_baselines
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import Plot, save
 from analysis.labels import model_of, shared, task_of
-from analysis.published import notes
 from analysis.replay.page import asset, fragment
 from analysis.replay.page import page as replay_page
 from analysis.replay.select import pair, telling_sample
@@ -21,6 +20,7 @@ from analysis.study import Study
 from analysis.tables.article import TABLES
 from analysis.tables.grid import Grid, aup_grid, aup_points_grid, comparison_grid, run_grid
 from analysis.tables.model import Table
+from analysis.tables.published import notes
 from analysis.tables.render import caption_of, to_csv, to_html, to_latex, to_markdown
 from analysis.text import html
 

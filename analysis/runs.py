@@ -1,7 +1,7 @@
 """The runs on disk: which there are, what they were, and their rows.
 
-`lopa_bench.records` reads one run carefully, row by row. A report reads a hundred runs, so this module reads only the
-columns it needs, whole parts at a time, and falls back to the careful reader for a run that was resumed or damaged.
+`lopa_bench.records.reading` reads one run carefully, row by row. A report reads a hundred runs, so this module reads
+only the columns it needs, whole parts at a time, and takes the careful way where a run was resumed or is damaged.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.comparable import key
-from lopa_bench.integrity import shortfall
-from lopa_bench.reading import Key, keys_of, read_run, read_samples, read_steps
-from lopa_bench.schema import COLUMNS, ERROR_REASONS, schema
+from lopa_bench.metrics.comparable import key
+from lopa_bench.records.integrity import shortfall
+from lopa_bench.records.reading import Key, keys_of, read_run, read_samples, read_steps
+from lopa_bench.records.schema import COLUMNS, ERROR_REASONS, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from typing import Any
 from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.study import TUNED, Group
-from lopa_bench.comparable import common_grid
+from lopa_bench.metrics.comparable import common_grid
 
 Point = tuple[Any, ...]  # values of TUNED
 LOOKAHEAD = ("confidence", "attention", "complete", "floor")  # settings that a decoder has otherwise without it

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from analysis.numbers import NOTHING, Value
 from analysis.runs import Run
-from lopa_bench.statistics import divide, percentile_interval, resampled_sums, sum_by_group
+from lopa_bench.metrics.statistics import divide, percentile_interval, resampled_sums, sum_by_group
 
 if TYPE_CHECKING:
     import pyarrow as pa

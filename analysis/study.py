@@ -1,7 +1,7 @@
 """A set of runs with their numbers, computed once and only when asked for; and the ways in which runs form series.
 
-Runs stand side by side only where `lopa_bench.comparable` lets them: a *context* is a group of runs that differ in
-their decoder alone, on the same problems. Of runs with one decoder the largest stands, of these the newest.
+Runs stand side by side only where `metrics.comparable` lets them: a *context* is a group of runs that differ in their
+decoder alone, on the same problems. Of runs with one decoder the largest stands, of these the newest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.numbers import Numbers, Value, measure
 from analysis.runs import Run, RunError, find_runs, usable
 from analysis.stepwise import Digest, digest
-from lopa_bench.comparable import Counted, Standing, shared, stand
+from lopa_bench.metrics.comparable import Counted, Standing, shared, stand
 
 if TYPE_CHECKING:
     import pyarrow as pa

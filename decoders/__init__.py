@@ -7,17 +7,17 @@ See docs/decoders.md for each algorithm and for how to add one.
 """
 
 from decoders.config import DecoderConfig, DecoderError, ScoreConfig
-from decoders.d2f import D2F
-from decoders.dream import DREAM
-from decoders.fast_dllm import FAST_DLLM
-from decoders.greedy import GREEDY
-from decoders.llada import LLADA
+from decoders.families.d2f import D2F
+from decoders.families.dream import DREAM
+from decoders.families.fast_dllm import FAST_DLLM
+from decoders.families.greedy import GREEDY
+from decoders.families.llada import LLADA
+from decoders.families.unmasked import UNMASKED, resolve_unmasked
 from decoders.loop import decode
+from decoders.parts.scores import Score
 from decoders.resolve import resolve
-from decoders.scores import Score
 from decoders.spec import Base, Decoder
 from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
-from decoders.unmasked import UNMASKED, resolve_unmasked
 
 BASES: dict[str, Base] = {base.name: base for base in (GREEDY, LLADA, DREAM, FAST_DLLM, D2F)}
 

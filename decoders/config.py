@@ -17,7 +17,7 @@ class DecoderError(ValueError):
 
 @dataclass
 class ScoreConfig:
-    """Which branch wins: the class of decoders/scores.py called `kind`, or the one at `target` ("module:class").
+    """Which branch wins: the class of decoders/parts/scores.py called `kind`, or the one at `target` ("module:class").
 
     bottom, window, creation_weight are read by "mean", alpha by "mixed": see there.
     """

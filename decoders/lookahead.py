@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from decoders.config import DecoderConfig
-from decoders.fills import View, top
+from decoders.parts.fills import View, top
 from decoders.state import Branch, Extra, Layout
 from decoders.types import Vocabulary
 

@@ -10,15 +10,15 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from decoders.caches import Cache
 from decoders.config import DecoderError
-from decoders.fills import Fill, Uniform, View, make_fill
 from decoders.lookahead import propose
-from decoders.scores import Score
+from decoders.parts.caches import Cache
+from decoders.parts.fills import Fill, Uniform, View, make_fill
+from decoders.parts.scores import Score
+from decoders.parts.windows import Window
 from decoders.spec import Decoder
 from decoders.state import Branch, first_end
 from decoders.types import Decode, Generation, Prediction, Readout, Request, Step, Vocabulary
-from decoders.windows import Window
 
 NOTHING = np.array([], dtype=np.int64)
 NO_MASKS = View(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)

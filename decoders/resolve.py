@@ -16,10 +16,10 @@ from decoders.config import (
     shown,
     validate,
 )
-from decoders.scores import SCORES, Score
+from decoders.families.unmasked import UNMASKED
+from decoders.parts.scores import SCORES, Score
 from decoders.spec import Base, Decoder
 from decoders.targets import load_target
-from decoders.unmasked import UNMASKED
 
 LOPA = "lopa"
 # Settings that every decoder reads.

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from decoders.caches import CACHES, Cache
 from decoders.config import DecoderConfig, DecoderError
-from decoders.fills import Fill
-from decoders.scores import Score
+from decoders.parts.caches import CACHES, Cache
+from decoders.parts.fills import Fill
+from decoders.parts.scores import Score
+from decoders.parts.windows import Blocks, Window
 from decoders.types import MEASURES, Readout
-from decoders.windows import Blocks, Window
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from lopa_bench import streams
-from lopa_bench.words import plain
+from lopa_bench.console.numbers import plain
+from lopa_bench.system import streams
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
@@ -14,16 +14,17 @@ FULL_ERROR = "HYDRA_FULL_ERROR"
 def main() -> None:
     """Ends with the exit status that --help promises; wrong settings and wrong data are one message."""
     streams.secure()
-    from lopa_bench.arguments import COMMANDS, check
+    from lopa_bench.settings.arguments import COMMANDS, check
 
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
-        from lopa_bench.listing import command
+        from lopa_bench.console.listing import command
 
         code = command(sys.argv[1:])
         _warn_of_lost_output()
         sys.exit(code)
-    from lopa_bench import entry, sweep
-    from lopa_bench.signals import Exited, exit_code, stop_on_signals
+    from lopa_bench import entry
+    from lopa_bench.sweep import multirun as sweep
+    from lopa_bench.system.signals import Exited, exit_code, stop_on_signals
 
     entry.prepare()
     stop_on_signals()
@@ -39,7 +40,7 @@ def main() -> None:
         print(f"error: {end}; the run is not complete", file=sys.stderr)
         code = end.exit_code
     except Exception as error:
-        from lopa_bench.messages import explain
+        from lopa_bench.console.explain import explain
 
         message = explain(error)
         if verbose or message is None:

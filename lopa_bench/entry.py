@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +12,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from lopa_bench import ROOT
-from lopa_bench.config import Config, register, validate
-from lopa_bench.signals import Exited
+from lopa_bench.run.start import run_here
+from lopa_bench.settings.config import register
+from lopa_bench.system.signals import Exited
 
 if TYPE_CHECKING:
-    from lopa_bench.run import Result
+    pass
 
 
 def prepare() -> None:
@@ -35,7 +34,7 @@ failures: list[Exception] = []  # of the one job of this process
 def job(settings: DictConfig) -> Any:
     """One job of Hydra: the run, or the process that runs it. What a sweep's job returns, the sweeper gets."""
     if HydraConfig.get().mode == RunMode.MULTIRUN:
-        from lopa_bench.jobs import supervise
+        from lopa_bench.sweep.jobs import supervise
 
         return supervise(settings)
     try:
@@ -53,25 +52,3 @@ def main() -> None:
     job()
     if failures:
         raise failures[0]
-
-
-def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
-    """One run of one configuration, alone or as a job of a sweep. Heavy imports happen after validation."""
-    from lopa_bench.libraries import check_libraries
-    from lopa_bench.targets import distrust_bytecode, targets
-    from lopa_bench.unread import check_read, check_read_alone
-
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
-    config = OmegaConf.to_object(settings)
-    assert isinstance(config, Config)
-    resolved: Any = OmegaConf.to_container(settings, resolve=True)
-    if any(targets(resolved)):
-        distrust_bytecode()
-    validate(config)
-    check_read(config)
-    if is_alone:
-        check_read_alone(config)
-    check_libraries()
-    from lopa_bench.run import run
-
-    return run(config, resolved)

@@ -10,8 +10,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from tasks.base import Problem, Prompt, Source, Task, TaskError
-from tasks.fields import TEXT, TEXT_OR_BLANK, shown
+from tasks.base import Task
+from tasks.sources.fields import TEXT, TEXT_OR_BLANK, shown
+from tasks.types import Problem, Prompt, Source, TaskError
 
 METHODS = ("load", "auto_style", "number_of_shots", "takes", "problem", "arrange", "prompt", "score", "score_all")
 LISTS = ("scorers", "prompt_styles", "shots_styles", "libraries", "stop")
@@ -58,14 +59,14 @@ def check_made(target: str | None, task: Task) -> None:
     _check_texts(where, "stop", getattr(task, "stop", None))
     source = getattr(task, "source", None)
     if not isinstance(source, Source):
-        raise _wrong(where, "source", source, "a tasks.base.Source")
+        raise _wrong(where, "source", source, "a tasks.types.Source")
     _check_source(where, source)
     problems: Any = getattr(task, "problems", None)
     if not isinstance(problems, Sequence):
-        raise _wrong(where, "problems", problems, "a list or tuple of tasks.base.Problem")
+        raise _wrong(where, "problems", problems, "a list or tuple of tasks.types.Problem")
     for number, problem in enumerate(problems, 1):
         if not isinstance(problem, Problem):
-            raise _wrong(where, f"problem {number}", problem, "a tasks.base.Problem")
+            raise _wrong(where, f"problem {number}", problem, "a tasks.types.Problem")
         if target is not None and not _is_object(problem.row):
             raise _wrong(where, f"row of problem {number}", problem.row, "an object with texts as keys")
 
@@ -81,7 +82,7 @@ def prompt_of(task: Task, problem: Problem, target: str | None) -> Prompt:
 
 def _check_prompt(target: str, what: str, prompt: Any) -> None:
     if not isinstance(prompt, Prompt):
-        raise _wrong(target, what, prompt, "a tasks.base.Prompt")
+        raise _wrong(target, what, prompt, "a tasks.types.Prompt")
     kind = TEXT if prompt.messages is None else TEXT_OR_BLANK
     if fault := kind.fault(prompt.text):
         raise TaskError(f"task.target={target}: text of the {what} is {shown(prompt.text)}; {fault}")

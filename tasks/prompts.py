@@ -7,7 +7,7 @@ import random
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks.base import Prompt, TaskError
+from tasks.types import Prompt, TaskError
 
 LM_EVAL_FEWSHOT_SEED = 1234
 QUESTION = "{question}"  # its place in a frame

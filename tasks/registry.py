@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from tasks.base import Task, TaskConfig, TaskError
+from tasks.base import Task
 from tasks.own import check_class, check_made, named
-from tasks.problems import unique_problems
+from tasks.sources.problems import unique_problems
+from tasks.types import TaskConfig, TaskError
 
 # name -> module:class, imported when the task is made; each is constructed as Class(config, embedded_default).
 TASKS: dict[str, str] = {
-    "gsm8k": "tasks.gsm8k:Gsm8k",
-    "math": "tasks.math_task:Math",
-    "math500": "tasks.math_task:Math500",
-    "mbpp": "tasks.mbpp:Mbpp",
-    "mbpp_plus": "tasks.mbpp:MbppPlus",
-    "humaneval": "tasks.humaneval:HumanEval",
-    "humaneval_plus": "tasks.humaneval:HumanEvalPlus",
+    "gsm8k": "tasks.gsm8k.task:Gsm8k",
+    "math": "tasks.math.task:Math",
+    "math500": "tasks.math.task:Math500",
+    "mbpp": "tasks.code.mbpp:Mbpp",
+    "mbpp_plus": "tasks.code.mbpp:MbppPlus",
+    "humaneval": "tasks.code.humaneval:HumanEval",
+    "humaneval_plus": "tasks.code.humaneval:HumanEvalPlus",
 }
 
 

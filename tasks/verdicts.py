@@ -7,7 +7,8 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tasks.base import Problem, Score, Task, TaskError
+from tasks.base import Task
+from tasks.types import Problem, Score, TaskError
 
 SCORER_ERROR = "scorer_error"
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from decoders import make_decoder
 from decoders.config import DecoderConfig, ScoreConfig
-from lopa_bench.metrics import aggregate
-from lopa_bench.records import RunStore, read_samples
-from lopa_bench.schema import COLUMNS, schema
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.records.schema import COLUMNS, schema
+from lopa_bench.records.writing import RunStore, read_samples
 from tests.test_records import run_row, sample, step
 
 HOST = {"processor": "Test CPU", "cpus": 2, "gpu": None}

@@ -34,8 +34,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     from lopa_bench.models.config import ModelConfig
-    from lopa_bench.models.mini.export import published_config, published_weights
-    from lopa_bench.models.transformer import Transformer
+    from lopa_bench.models.mini.training.export import published_config, published_weights
+    from lopa_bench.models.network.transformer import Transformer
 
     folder = tmp_path_factory.mktemp("tiny")
     tokenizer = Tokenizer(models.BPE())

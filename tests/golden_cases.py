@@ -18,7 +18,7 @@ import torch
 from decoders import DecoderConfig, Generation, Prediction, Request, ScoreConfig, Vocabulary, decode, make_decoder
 from decoders.types import Decode
 from lopa_bench.backends.local import LocalBackend
-from lopa_bench.models.loader import load_model
+from lopa_bench.models.checkpoint.loader import load_model
 
 torch.set_num_threads(1)  # the networks are tiny
 

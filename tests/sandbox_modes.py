@@ -130,8 +130,7 @@ def _copy() -> str:
     os.chmod(folder.name, 0o755)
     source = Path(tasks.__file__).parent
     (Path(folder.name) / "tasks").mkdir(mode=0o755)
-    for name in ("__init__.py", "oracles.py"):
-        shutil.copy(source / name, Path(folder.name) / "tasks" / name)
+    shutil.copy(source / "__init__.py", Path(folder.name) / "tasks")
     shutil.copytree(source / "sandbox", Path(folder.name) / "tasks" / "sandbox")
     return folder.name
 

@@ -10,15 +10,17 @@ import pytest
 
 from decoders.config import DecoderConfig
 from decoders.types import Generation, Step
-from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.outcome import Outcome
-from lopa_bench.config import Config, ModelSettings, RunSettings, validate
-from lopa_bench.engines import base
+from lopa_bench.engines import opening
 from lopa_bench.engines.base import Engine, Sample
-from lopa_bench.plan import Plan
-from lopa_bench.run import Result, run
-from lopa_bench.units import Unit
-from tasks.base import TaskConfig
+from lopa_bench.plan.plan import Plan
+from lopa_bench.plan.units import Unit
+from lopa_bench.run.runner import Result, run
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.config import Config, RunSettings
+from lopa_bench.settings.model import ModelSettings
+from lopa_bench.settings.validate import validate
+from tasks.types import TaskConfig
 
 STEPS = 3
 
@@ -67,7 +69,7 @@ class Runs:
         self.out = out
         self.before: Callable[[Unit], object] = lambda unit: None
         self.engines: list[Scripted] = []
-        monkeypatch.setattr(base, "open_engine", self._open)
+        monkeypatch.setattr(opening, "open_engine", self._open)
 
     def _open(self, plan: Plan, folder: Path) -> Scripted:
         self.engines.append(Scripted(plan, self.before))

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from decoders.config import DecoderConfig
-from lopa_bench.backends.config import ServerSettings
-from lopa_bench.config import Config, ModelSettings, RunSettings, validate
-from lopa_bench.reading import read_samples
-from lopa_bench.run import Result, run
-from tasks.base import TaskConfig
+from lopa_bench.records.reading import read_samples
+from lopa_bench.run.runner import Result, run
+from lopa_bench.settings.backend import ServerSettings
+from lopa_bench.settings.config import Config, RunSettings
+from lopa_bench.settings.model import ModelSettings
+from lopa_bench.settings.validate import validate
 from tasks.registry import make_task
+from tasks.types import TaskConfig
 
 MINI_AR = ModelSettings(name="mini_ar", path="embedded:mini_ar", layout="causal", max_length=512, toy=True)
 

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lopa_bench.reading import iter_samples, iter_steps
-from lopa_bench.records import RunStore, compact
+from lopa_bench.records.reading import iter_samples, iter_steps
+from lopa_bench.records.writing import RunStore, compact
 from tests.test_records import sample, step
 
 

@@ -14,14 +14,15 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from analysis import published
 from analysis.figures.ablations import ABLATIONS
 from analysis.figures.registry import FIGURES
 from analysis.study import Study
+from analysis.tables import published
 from decoders import resolve_settings
 from decoders.config import ScoreConfig, settings
-from lopa_bench.config import Config, validate
 from lopa_bench.entry import prepare
+from lopa_bench.settings.config import Config
+from lopa_bench.settings.validate import validate
 from tests.analysis_runs import simulate, write_run
 from tests.extras import has_plugin
 

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import published
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import PUBLISHED
 from analysis.study import Study
+from analysis.tables import published
 from analysis.tables.article import TABLES
 from tests.analysis_runs import simulate, write_run
 from tests.test_analysis_golden import CUDA, HUB, record

@@ -11,7 +11,6 @@ import pytest
 from scipy.stats import spearmanr
 
 from analysis.__main__ import main
-from analysis.aup import aup_d3llm, aup_mbd
 from analysis.comparisons import Comparison, adjust, against_baselines, compare
 from analysis.figures.choice import k_panels
 from analysis.figures.tradeoffs import pareto
@@ -19,6 +18,7 @@ from analysis.labels import varied
 from analysis.runs import find_run
 from analysis.stepwise import digest
 from analysis.study import Study
+from analysis.tables.aup import aup_d3llm, aup_mbd
 from analysis.tables.grid import comparison_grid
 from tests.analysis_runs import simulate, sweep, write_run
 from tests.test_records import sample, step

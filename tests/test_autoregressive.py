@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from lopa_bench.backends.autoregressive import CausalModel, decode_text, load_causal
-from lopa_bench.backends.config import LocalSettings
-from lopa_bench.models.errors import CheckpointError
+from lopa_bench.errors import CheckpointError
+from lopa_bench.settings.backend import LocalSettings
 from tests.served_runs import MINI_AR
 
 PROMPT = "Adam has 3 cards. Betty has 2 times as many. Kate has 4 less than Betty. How many does Kate have?<sep>"

@@ -14,9 +14,9 @@ from decoders.types import Keep, Readout, Request
 from lopa_bench.backends.local import Job, LocalBackend, Session
 from lopa_bench.backends.readout import read_out
 from lopa_bench.engines.masked import MaskedEngine
-from lopa_bench.models import transformer
-from lopa_bench.models.loader import load_model
-from lopa_bench.units import Unit, sample_seed
+from lopa_bench.models.checkpoint.loader import load_model
+from lopa_bench.models.network import transformer
+from lopa_bench.plan.units import Unit, sample_seed
 from tests.toy import VOCAB, backend, fixed, run
 
 MODELS = Path(__file__).parent / "golden" / "models"

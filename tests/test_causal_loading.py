@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lopa_bench.backends.autoregressive import CausalModel, load_causal
-from lopa_bench.backends.config import LocalSettings
-from lopa_bench.config import ModelSettings
-from lopa_bench.models.errors import CheckpointError
-from tasks.base import Prompt
+from lopa_bench.errors import CheckpointError
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.model import ModelSettings
+from tasks.types import Prompt
 
 CPU = LocalSettings(device="cpu", threads=1)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lopa_bench import checksums
-from lopa_bench.checksums import files_sha256, remembered_sha256, texts_sha256, weights_sha256
-from lopa_bench.models.errors import CheckpointError
-from tasks import memory
+from lopa_bench.errors import CheckpointError
+from lopa_bench.plan import checksums
+from lopa_bench.plan.checksums import files_sha256, remembered_sha256, texts_sha256, weights_sha256
+from tasks import remembered as memory
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,12 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from lopa_bench.config import Config, validate
 from lopa_bench.entry import prepare
-from lopa_bench.statistics import wilson
-from tasks.base import TaskConfig
+from lopa_bench.metrics.statistics import wilson
+from lopa_bench.settings.config import Config
+from lopa_bench.settings.validate import validate
 from tasks.registry import make_task
+from tasks.types import TaskConfig
 from tests import benchmark_files
 from tests.extras import has_plugin
 from tests.golden_cases import case_files

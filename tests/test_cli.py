@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.listing import NoRun, command, find, slowest, worst
-from lopa_bench.locks import Lock
-from lopa_bench.records import RunStore
-from lopa_bench.schema import to_table
+from lopa_bench.console.listing import NoRun, command, find, slowest, worst
+from lopa_bench.records.locks import Lock
+from lopa_bench.records.schema import to_table
+from lopa_bench.records.writing import RunStore
 from tests.test_records import run_row, sample, step
 from tests.warm import ROOT, Warm
 

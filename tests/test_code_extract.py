@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from tasks.code_extract import extract, preamble
-from tasks.code_trees import parse
+from tasks.code.extraction.extract import extract, preamble
+from tasks.code.extraction.trees import parse
 
 PROMPT = 'def tri_area(b, h):\n    """Area of a triangle."""\n'
 WHOLE = "def tri_area(b, h):\n    return b * h / 2\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.oracles import Oracle
+from tasks.sandbox.oracles import Oracle
 
 
 def accepts(

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-import tasks.code_score as code_score
-from tasks.base import TaskConfig, TaskError
-from tasks.code_extract import Extracted
-from tasks.code_inputs import restore_mbpp_types
-from tasks.code_plus_rows import plus_problem
-from tasks.code_score import TEST_LIMITS, _score
-from tasks.code_trees import bindings, parse, unbound
-from tasks.expected import Reference
-from tasks.humaneval import HumanEvalPlus
-from tasks.oracles import Oracle
+import tasks.code.score as code_score
+from tasks.code.expected import Reference
+from tasks.code.extraction.extract import Extracted
+from tasks.code.extraction.trees import bindings, parse, unbound
+from tasks.code.humaneval import HumanEvalPlus
+from tasks.code.inputs import restore_mbpp_types
+from tasks.code.plus_rows import plus_problem
+from tasks.code.score import TEST_LIMITS, _score
 from tasks.sandbox import Limits, Verdict
+from tasks.sandbox.oracles import Oracle
+from tasks.types import TaskConfig, TaskError
 from tests.test_code_score import PLUS, ROW, write
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import tasks.code_canary as code_canary
-import tasks.code_score as code_score
-from lopa_bench.statistics import mean_pass_at, pass_at
-from tasks.base import TaskConfig, TaskError
-from tasks.humaneval import HumanEval, HumanEvalPlus
-from tasks.mbpp import Mbpp
+import tasks.code.canary as code_canary
+import tasks.code.score as code_score
+from lopa_bench.metrics.statistics import mean_pass_at, pass_at
+from tasks.code.humaneval import HumanEval, HumanEvalPlus
+from tasks.code.mbpp import Mbpp
 from tasks.sandbox import Limits, Verdict, run_jobs
+from tasks.types import TaskConfig, TaskError
 from tasks.verdicts import judge
 from tests.test_sandbox import RIGHT, function, tri_area_job
 
@@ -63,7 +63,7 @@ TABLE = [
 
 
 def test_completions_and_their_scores(humaneval: HumanEval, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.humaneval.TEST_LIMITS", Limits(cpu_s=1, wall_s=10))
+    monkeypatch.setattr("tasks.code.humaneval.TEST_LIMITS", Limits(cpu_s=1, wall_s=10))
     problem = humaneval.problems[0]
     scores = humaneval.score_all([(problem, completion) for completion, _, _ in TABLE])
     assert [(score.correct, score.status) for score in scores] == [(right, status) for _, right, status in TABLE]
@@ -109,7 +109,7 @@ def test_expected_outputs_need_no_cache(
     obstacle: str, plus: HumanEvalPlus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if obstacle == "no home":
-        monkeypatch.setattr("tasks.expected.cache_folder", lambda: None)
+        monkeypatch.setattr("tasks.code.expected.cache_folder", lambda: None)
     else:
         (tmp_path / "cache").write_bytes(b"")
     right, wrong = (plus.score(plus.problems[0], f"    return b * h / {part}").correct for part in (2, 3))
@@ -120,7 +120,7 @@ def test_two_problems_with_one_solution_have_outputs_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LOPA_BENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("tasks.memory.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("tasks.remembered.PATIENCE_SECONDS", 0.01)
     rows = [{**ROW, **PLUS, "task_id": f"HumanEval/{number}"} for number in (1, 2)]
     task = HumanEvalPlus(TaskConfig(name="humaneval_plus", source=write(tmp_path / "rows.jsonl", *rows)), False)
     pairs = [(problem, "    return b * h / 2") for problem in task.problems]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.comparable import Counted, common_grid, key, shared, stand
-from lopa_bench.schema import to_table
+from lopa_bench.metrics.comparable import Counted, common_grid, key, shared, stand
+from lopa_bench.records.schema import to_table
 from tests.test_records import run_row, sample
 
 

@@ -19,12 +19,14 @@ from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 
 from decoders import UNMASKED, make_decoder, resolve_settings
-from lopa_bench.arguments import check
-from lopa_bench.backends.config import BackendError, ServerSettings
-from lopa_bench.config import Config, ConfigError, register, validate
-from lopa_bench.messages import explain
-from lopa_bench.settings import known
-from lopa_bench.unread import check_read, check_read_alone
+from lopa_bench.console.explain import explain
+from lopa_bench.errors import BackendError, ConfigError
+from lopa_bench.settings.arguments import check
+from lopa_bench.settings.backend import ServerSettings
+from lopa_bench.settings.config import Config, register
+from lopa_bench.settings.known import known
+from lopa_bench.settings.unread import check_read, check_read_alone
+from lopa_bench.settings.validate import validate
 
 CONF = Path(__file__).parents[1] / "conf"
 

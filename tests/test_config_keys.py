@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from lopa_bench.errors import CheckpointError
+from lopa_bench.models.checkpoint.layouts import read_config
 from lopa_bench.models.config import ModelConfig
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.models.layouts import read_config
 
 MODELS = Path(__file__).parent / "golden" / "models"
 ABSENT: Any = object()

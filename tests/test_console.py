@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lopa_bench import console, progress
-from lopa_bench.console import json_line, report, report_sweep, result_table, side_by_side
-from lopa_bench.jobs import JobReport
-from lopa_bench.metrics import aggregate
-from lopa_bench.progress import Progress
-from lopa_bench.schema import to_table
+from lopa_bench.console import progress
+from lopa_bench.console import report as console
+from lopa_bench.console.progress import Progress
+from lopa_bench.console.report import json_line, report
+from lopa_bench.console.side_by_side import result_table, side_by_side
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.records.schema import to_table
+from lopa_bench.sweep.jobs import JobReport
+from lopa_bench.sweep.report import report_sweep
 from tests.test_records import run_row, sample
 
 REQUIRED = (

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from decoders import Base, DecoderConfig, Generation, Request, ScoreConfig, decode, make_decoder
-from decoders.d2f import D2F
-from decoders.fills import Origin
+from decoders.families.d2f import D2F
+from decoders.parts.fills import Origin
+from decoders.parts.windows import Blocks, Pipeline
 from decoders.resolve import resolve
 from decoders.state import Branch, Layout
-from decoders.windows import Blocks, Pipeline
 from tests.golden_cases import Replay, spy
 from tests.toy import END, MASK, VOCAB, Logits, backend, fixed, hashed, run
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.base import TaskConfig
 from tasks.registry import make_task
+from tasks.types import TaskConfig
 from tests.test_shadowing import occupied
 from tests.warm import ROOT
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.config import ModelSettings
-from lopa_bench.models.errors import CheckpointError
+from lopa_bench.errors import CheckpointError
 from lopa_bench.models.served import Opened, check_room, open_checkpoint
-from lopa_bench.models.tokenizers import load_tokenizer
-from tasks.base import Prompt
+from lopa_bench.models.text.tokenizers import load_tokenizer
+from lopa_bench.settings.model import ModelSettings
+from tasks.types import Prompt
 
 PAD, EOS, MASK, SEP = range(4)  # of the tiny tokenizer
 CHATML = (

@@ -7,7 +7,7 @@ import platform
 import pytest
 import torch
 
-from lopa_bench.environment import host, machine_name
+from lopa_bench.system.environment import host, machine_name
 
 NODE = {"hostname": "node7", "machine": "x86_64", "processor": "Xeon", "gpu": None, "threads": 8}
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from decoders import DecoderConfig, ScoreConfig, make_decoder
-from decoders.fills import View, make_fill
 from decoders.lookahead import unique
-from decoders.scores import Mean, Score
+from decoders.parts.fills import View, make_fill
+from decoders.parts.scores import Mean, Score
 from decoders.state import Branch, Layout
 from tests.toy import MASK, VOCAB, fixed, run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks import gsm8k_lm_eval as lm_eval
-from tasks.gsm8k_answers import flexible_answer, same_number, strict_answer
+from tasks.gsm8k import lm_eval as lm_eval
+from tasks.gsm8k.answers import flexible_answer, same_number, strict_answer
 from tests.benchmark_files import GSM8K_TEST, GSM8K_TRAIN
 
 NUMBERS = [  # completion, gold, flexible value, right

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tasks.base import TaskConfig, TaskError
-from tasks.humaneval import HumanEval
+from tasks.code.humaneval import HumanEval
 from tasks.registry import make_task
+from tasks.types import TaskConfig, TaskError
 from tests.benchmark_files import HUMANEVAL as PLAIN
 from tests.benchmark_files import HUMANEVAL_PLUS as PLUS
 from tests.benchmark_files import HUMANEVAL_PLUS_MINI as MINI

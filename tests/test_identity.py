@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 
 from decoders.config import DecoderConfig
-from lopa_bench import identity
-from lopa_bench.backends.config import LocalSettings, ServerSettings
-from lopa_bench.config import Config, ConfigError, ModelSettings
-from lopa_bench.identity import CHANGES_NO_ROW, Identity, code_sha256, identify
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.plan import Plan, make_plan
-from lopa_bench.run import run
-from lopa_bench.units import Shard, Unit, sample_seed
-from tasks.base import Problem, Prompt, Score, Source, Task, TaskConfig
+from lopa_bench.errors import CheckpointError, ConfigError
+from lopa_bench.plan import identity
+from lopa_bench.plan.identity import CHANGES_NO_ROW, Identity, code_sha256, identify
+from lopa_bench.plan.plan import Plan, make_plan
+from lopa_bench.plan.units import Unit, sample_seed, units_of
+from lopa_bench.run.runner import run
+from lopa_bench.settings.backend import LocalSettings, ServerSettings
+from lopa_bench.settings.config import Config
+from lopa_bench.settings.model import ModelSettings
+from lopa_bench.settings.shard import Shard
+from tasks.base import Task
+from tasks.types import Problem, Prompt, Score, Source, TaskConfig
 
 PROBLEMS = [Problem("p-0", "one?", "1", {"n": 1}), Problem("p-1", "two?", "2", {"n": 2})]
 
@@ -173,7 +176,7 @@ def test_auto_means_embedded_problems_for_embedded_models_alone(
         asked.append(embedded_default)
         raise InterruptedError
 
-    monkeypatch.setattr("lopa_bench.plan.make_task", make)
+    monkeypatch.setattr("lopa_bench.plan.plan.make_task", make)
     for path in (config.model.path, "embedded:mini"):
         config.model.path = path
         with pytest.raises(InterruptedError):
@@ -251,20 +254,21 @@ def test_another_python_and_another_release_are_other_runs(config: Config, monke
 @pytest.mark.parametrize(
     "file",
     [
-        "decoders/loop.py", "decoders/fills.py", "tasks/gsm8k_answers.py", "tasks/sandbox/suites.py",
-        "lopa_bench/engines/masked.py", "lopa_bench/backends/server/http.py", "lopa_bench/models/loader.py",
-        "lopa_bench/completion.py", "lopa_bench/replies.py", "lopa_bench/rows.py", "lopa_bench/units.py",
+        "decoders/loop.py", "decoders/parts/fills.py", "tasks/gsm8k/answers.py", "tasks/sandbox/suites.py",
+        "lopa_bench/engines/masked.py", "lopa_bench/backends/server/http.py", "lopa_bench/models/checkpoint/loader.py",
+        "lopa_bench/run/completion.py", "lopa_bench/run/replies.py", "lopa_bench/run/rows.py",
+        "lopa_bench/plan/units.py",
     ],
 )  # fmt: skip
 def test_a_changed_line_of_what_decides_a_row_is_another_run(
     file: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = Path(identity.__file__).parents[1]
+    root = identity.ROOT
     for part in identity.CODE:
         source, target = root / part, tmp_path / part
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-    monkeypatch.setattr(identity, "__file__", str(tmp_path / "lopa_bench/identity.py"))
+    monkeypatch.setattr(identity, "ROOT", tmp_path)
     before = code_sha256.__wrapped__()
     with (tmp_path / file).open("a") as code:
         code.write("\n")
@@ -328,10 +332,10 @@ def test_shards_of_a_run_share_a_key_of_their_own(config: Config) -> None:
 
 
 def test_shards_are_disjoint_and_complete() -> None:
-    parts = [Shard.parse(f"{index}/3").units(10, 2) for index in range(3)]
+    parts = [units_of(Shard.parse(f"{index}/3"), 10, 2) for index in range(3)]
     together = [unit for part in parts for unit in part]
     assert len(together) == len(set(together)) == 20
-    assert set(together) == set(Shard.parse(None).units(10, 2))
+    assert set(together) == set(units_of(Shard.parse(None), 10, 2))
     assert parts[1][:3] == [Unit(1, 0), Unit(1, 1), Unit(4, 0)]
 
 
@@ -360,7 +364,7 @@ def test_a_file_that_changes_between_its_checksum_and_the_load_is_refused(
         (folder / name).write_bytes((folder / name).read_bytes() + b" ")
         yield
 
-    monkeypatch.setattr("lopa_bench.engines.base.open_engine", loaded)
+    monkeypatch.setattr("lopa_bench.engines.opening.open_engine", loaded)
     with pytest.raises(CheckpointError, match=r"copy were changed while they were loaded; allowed: the same command"):
         run(config, {})
     assert not list((tmp_path / "out").rglob("*.parquet"))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lopa_bench import libraries
-from lopa_bench.libraries import TESTED, LibraryError, check_libraries
-from lopa_bench.messages import explain
+from lopa_bench.console.explain import explain
+from lopa_bench.system import libraries
+from lopa_bench.system.libraries import TESTED, LibraryError, check_libraries
 
 LOCK = Path(__file__).parents[1] / "requirements.lock"
 

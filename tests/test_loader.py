@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from lopa_bench.checksums import files_sha256, weight_files
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.models.folders import locate
-from lopa_bench.models.layouts import read_config
-from lopa_bench.models.loader import load_model
-from lopa_bench.models.tokenizers import load_tokenizer
+from lopa_bench.errors import CheckpointError
+from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.checkpoint.layouts import read_config
+from lopa_bench.models.checkpoint.loader import load_model
+from lopa_bench.models.text.tokenizers import load_tokenizer
+from lopa_bench.plan.checksums import files_sha256, weight_files
 
 MODELS = Path(__file__).parent / "golden" / "models"
 CPU = torch.device("cpu")

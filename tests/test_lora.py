@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from lopa_bench.errors import CheckpointError
+from lopa_bench.models.checkpoint.layouts import DREAM, LLADA, Layout
+from lopa_bench.models.checkpoint.lora import merge
 from lopa_bench.models.config import ModelConfig
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.models.layouts import DREAM, LLADA, Layout
-from lopa_bench.models.lora import merge
 
 RECORDED = json.loads((Path(__file__).parent / "golden" / "adapters.json").read_text())
 CONFIG = ModelConfig(

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tasks.base import TaskError
-from tasks.math_answers import final_answer, same_text, solution_answer
-from tasks.math_grader import GraderPool
+from tasks.math.answers import final_answer, same_text, solution_answer
+from tasks.math.grader import GraderPool
+from tasks.types import TaskError
 from tests.benchmark_files import MATH500
 
 
@@ -137,6 +137,6 @@ def test_all_500_golds_equal_themselves_and_their_solutions(graders: GraderPool)
 
 
 def test_a_grader_that_cannot_be_started_is_no_verdict_on_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.math_grader.sys.executable", "/nowhere/python")
+    monkeypatch.setattr("tasks.math.grader.sys.executable", "/nowhere/python")
     with pytest.raises(TaskError, match=r"math-verify does not start: .*'/nowhere/python'"):
         GraderPool(1).compare("x + 1", "1 + x")

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from tasks.base import Problem
-from tasks.math_answers import final_answer, same_text
-from tasks.math_forms import LONGEST, by_form, plain
-from tasks.math_grader import Comparison, GraderPool
-from tasks.math_task import Math
+from tasks.math.answers import final_answer, same_text
+from tasks.math.forms import LONGEST, by_form, plain
+from tasks.math.grader import Comparison, GraderPool
+from tasks.math.task import Math
+from tasks.types import Problem
 
 
 class NoWorker(GraderPool):

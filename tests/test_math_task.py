@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.base import Problem, Prompt, TaskConfig, TaskError
-from tasks.math_grader import Comparison, GraderPool
-from tasks.math_task import Math, Math500, subjects_in_proportion
+from tasks.math.grader import Comparison, GraderPool
+from tasks.math.task import Math, Math500, subjects_in_proportion
 from tasks.registry import make_task
+from tasks.types import Problem, Prompt, TaskConfig, TaskError
 from tests.benchmark_files import MATH500, golden_prompts
 
 ROWS = [
@@ -87,10 +87,10 @@ def test_a_proof_of_the_golds_holds_for_the_same_golds_grader_and_libraries(
     _task(math_file, limit=1)
     assert proved == [2, 1]
     with monkeypatch.context() as other:
-        other.setattr("tasks.math_golds.version", lambda _: "9.9.9")
+        other.setattr("tasks.math.golds.version", lambda _: "9.9.9")
         _task(math_file, limit=1)
     assert proved == [2, 1, 1]
-    monkeypatch.setattr("tasks.math_golds._code_sha256", lambda: "changed")
+    monkeypatch.setattr("tasks.math.golds._code_sha256", lambda: "changed")
     _task(math_file, limit=1)
     assert proved == [2, 1, 1, 1]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tasks.base import TaskConfig, TaskError
-from tasks.mbpp import Mbpp, MbppPlus
-from tasks.mbpp_shots import SHOTS
+from tasks.code.mbpp import Mbpp, MbppPlus
+from tasks.code.mbpp_shots import SHOTS
 from tasks.registry import make_task
+from tasks.types import TaskConfig, TaskError
 from tests.benchmark_files import MBPP as FULL
 from tests.benchmark_files import MBPP_PLUS as RELEASE
 from tests.benchmark_files import MBPP_PLUS_ORIGIN as ORIGIN

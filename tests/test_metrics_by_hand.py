@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.latency import latencies, load, percentiles
-from lopa_bench.metrics import aggregate, compare
-from lopa_bench.presets import numeric, problems
-from lopa_bench.schema import to_table
+from lopa_bench.metrics.aggregate import aggregate, compare
+from lopa_bench.metrics.latency import latencies, load, percentiles
+from lopa_bench.metrics.presets import numeric, problems
+from lopa_bench.records.schema import to_table
 from tests.test_records import sample
 
 # Two decoded samples, one that was decoded and not judged, and one that failed: its numbers count nowhere.

@@ -7,10 +7,10 @@ from itertools import islice
 
 import pytest
 
-from lopa_bench.models.mini.arithmetic import ROUND_TOTALS, calculate, is_fact
-from lopa_bench.models.mini.code_families import FAMILIES
-from lopa_bench.models.mini.code_problems import run_tests
-from lopa_bench.models.mini.make_sets import (
+from lopa_bench.models.mini.problems.arithmetic import ROUND_TOTALS, calculate, is_fact
+from lopa_bench.models.mini.problems.code_families import FAMILIES
+from lopa_bench.models.mini.problems.code_problems import run_tests
+from lopa_bench.models.mini.problems.make_sets import (
     TEST_ROWS,
     check_gold,
     embedded_questions,
@@ -20,9 +20,9 @@ from lopa_bench.models.mini.make_sets import (
     question_of,
     read_rows,
 )
-from lopa_bench.models.mini.mixture import Mixture, held_out_problems, training_problems
-from lopa_bench.models.mini.problems import Problem
-from lopa_bench.models.mini.word_templates import TEMPLATES
+from lopa_bench.models.mini.problems.mixture import Mixture, held_out_problems, training_problems
+from lopa_bench.models.mini.problems.problem import Problem
+from lopa_bench.models.mini.problems.word_templates import TEMPLATES
 
 FACT = re.compile(r"(\d+)([-+*/])(\d+)=(\d+)")
 KINDS = {"gsm8k": "word", "mbpp": "function", "humaneval": "completion"}

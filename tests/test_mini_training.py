@@ -12,18 +12,18 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from lopa_bench.models.loader import load_model
-from lopa_bench.models.mini.architecture import mini_config
-from lopa_bench.models.mini.batches import BLOCK, Batcher, encode
-from lopa_bench.models.mini.export import export
-from lopa_bench.models.mini.learner import Learner, batch_loss, initialise
-from lopa_bench.models.mini.mixture import Mixture, training_problems
-from lopa_bench.models.mini.muon import orthogonalise
-from lopa_bench.models.mini.noising import NoiseConfig, causal_batch, diffusion_batch
-from lopa_bench.models.mini.problems import Problem
+from lopa_bench.models.checkpoint.loader import load_model
+from lopa_bench.models.mini.architecture import BLOCK, mini_config
+from lopa_bench.models.mini.problems.mixture import Mixture, training_problems
+from lopa_bench.models.mini.problems.problem import Problem
 from lopa_bench.models.mini.tokenizer import END_ID, MASK_ID, SEP_ID, save_tokenizer, train_tokenizer
-from lopa_bench.models.mini.train import STAGES, Run
-from lopa_bench.models.transformer import Transformer
+from lopa_bench.models.mini.training.batches import Batcher, encode
+from lopa_bench.models.mini.training.export import export
+from lopa_bench.models.mini.training.learner import Learner, batch_loss, initialise
+from lopa_bench.models.mini.training.muon import orthogonalise
+from lopa_bench.models.mini.training.noising import NoiseConfig, causal_batch, diffusion_batch
+from lopa_bench.models.mini.training.train import STAGES, Run
+from lopa_bench.models.network.transformer import Transformer
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import Base, DecoderConfig, DecoderError, Score, ScoreConfig, decode, make_decoder
-from decoders.caches import CACHES
-from decoders.d2f import D2F
-from decoders.fills import Factor, Fill, Origin, Quota, Schedule, Threshold, TopN, View
+from decoders.families.d2f import D2F
+from decoders.parts.caches import CACHES
+from decoders.parts.fills import Factor, Fill, Origin, Quota, Schedule, Threshold, TopN, View
+from decoders.parts.windows import Blocks, Canvas, Pipeline, Window
 from decoders.resolve import resolve
 from decoders.state import Branch
-from decoders.windows import Blocks, Canvas, Pipeline, Window
 from tests.test_properties import check
 from tests.toy import VOCAB, backend, fixed, hashed, run
 
@@ -233,7 +233,7 @@ def test_a_module_that_does_not_load_is_one_line(text: str, message: str, folder
 @pytest.mark.parametrize("name", ["d2f", "lopa", "ar", "greedy"])
 def test_a_name_that_is_taken_is_refused(name: str, folder: Path) -> None:
     (folder / "taken.py").write_text(
-        f"from dataclasses import replace\nfrom decoders.d2f import D2F\nBASE = replace(D2F, name={name!r})"
+        f"from dataclasses import replace\nfrom decoders.families.d2f import D2F\nBASE = replace(D2F, name={name!r})"
     )
     with pytest.raises(DecoderError, match=f"is called {name}; allowed: a name that no other decoder has"):
         make_decoder(DecoderConfig(name=name, target="taken:BASE"))

@@ -11,14 +11,16 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from lopa_bench import console
-from lopa_bench.config import ConfigError, validate
-from lopa_bench.console import report_sweep
-from lopa_bench.jobs import JobReport
-from lopa_bench.metrics import aggregate
-from lopa_bench.paired import baseline_first, compare_all, paired_table
-from lopa_bench.reading import read_samples
-from lopa_bench.records import RunStore
+from lopa_bench.console import report as console
+from lopa_bench.console.paired import paired_table
+from lopa_bench.errors import ConfigError
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.metrics.paired import baseline_first, compare_all
+from lopa_bench.records.reading import read_samples
+from lopa_bench.records.writing import RunStore
+from lopa_bench.settings.validate import validate
+from lopa_bench.sweep.jobs import JobReport
+from lopa_bench.sweep.report import report_sweep
 from tests.test_conf import composed
 from tests.test_records import run_row, sample
 

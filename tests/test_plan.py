@@ -6,10 +6,9 @@ import socket
 
 import pytest
 
-from lopa_bench.backends.config import BackendError
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.plan import make_plan, warn_of_ignored
-from tasks.base import TaskError
+from lopa_bench.errors import BackendError, CheckpointError
+from lopa_bench.plan.plan import make_plan, warn_of_ignored
+from tasks.types import TaskError
 from tests.test_conf import composed
 
 NO_DATA = "task.source=/nowhere/test.jsonl"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from decoders import BASES, DecoderConfig, DecoderError, Generation, ScoreConfig, decode, make_decoder
 from decoders.config import SCORE_FIELDS
-from decoders.scores import SCORES
+from decoders.parts.scores import SCORES
 from lopa_bench.backends.local import Job
 from tests.toy import END, MASK, VOCAB, backend, hashed, run
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from lopa_bench import records
-from lopa_bench.records import RunStore, new_run_id, read_run, read_samples, read_steps
-from lopa_bench.schema import COLUMNS, SCHEMA_VERSION, RecordError, schema, to_json
+from lopa_bench.errors import RecordError
+from lopa_bench.records import writing as records
+from lopa_bench.records.schema import COLUMNS, SCHEMA_VERSION, schema, to_json
+from lopa_bench.records.writing import RunStore, new_run_id, read_run, read_samples, read_steps
 
 
 def sample(index: int = 0, **changes: Any) -> dict[str, Any]:
@@ -127,9 +128,9 @@ def test_an_exception_loses_nothing(tmp_path: Path) -> None:
 def test_kill_9_after_6_of_10_samples_loses_at_most_one_flush(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys; sys.path.insert(0, sys.argv[2])\n"
-        "from lopa_bench import records; from tests_rows import sample, step\n"
-        "records.FLUSH_SAMPLES = 2\n"
-        "with records.RunStore(sys.argv[1]) as store:\n"
+        "from lopa_bench.records import writing; from tests_rows import sample, step\n"
+        "writing.FLUSH_SAMPLES = 2\n"
+        "with writing.RunStore(sys.argv[1]) as store:\n"
         "    for i in range(10):\n"
         "        if i == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
         "        store.add(sample(i), [step()])\n"
@@ -247,6 +248,6 @@ def test_json_is_strict() -> None:
 
 def test_importing_the_records_loads_nothing_heavy() -> None:
     heavy = "{'pyarrow', 'pandas', 'numpy', 'torch', 'wandb', 'scipy', 'transformers'}"
-    script = f"import sys, lopa_bench.records; print(sorted({heavy} & set(sys.modules)))"
+    script = f"import sys, lopa_bench.records.writing; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

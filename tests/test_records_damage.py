@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lopa_bench.integrity import damage, left_out, parts, shortfall, tables
-from lopa_bench.listing import NoRun, details, listing
-from lopa_bench.reading import read_run, read_samples, read_steps
-from lopa_bench.records import RunStore, compact, write_table
-from lopa_bench.schema import schema
+from lopa_bench.console.listing import NoRun, details, listing
+from lopa_bench.records.integrity import damage, left_out, parts, shortfall, tables
+from lopa_bench.records.reading import read_run, read_samples, read_steps
+from lopa_bench.records.schema import schema
+from lopa_bench.records.writing import RunStore, compact, write_table
 from tests.scripted import STEPS, Runs, stop_at
 from tests.test_records import sample, step
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lopa_bench.reading import read_run, read_samples
-from lopa_bench.signals import status_of
+from lopa_bench.records.reading import read_run, read_samples
+from lopa_bench.system.signals import status_of
 from tests.scripted import Runs, stop_at
 from tests.warm import FAULTS, Warm
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.backends.config import ServerSettings
 from lopa_bench.backends.outcome import Arrival, Outcome, Reply
-from lopa_bench.replies import reply_columns
-from lopa_bench.rows import Rows
+from lopa_bench.run.replies import reply_columns
+from lopa_bench.run.rows import Rows
+from lopa_bench.settings.backend import ServerSettings
 from tests.test_records_rows import SAMPLE, decoded, engine, plan, whole_row
 from tests.test_records_rows import here as here  # the machine that rows tell of
 

@@ -11,16 +11,18 @@ import pytest
 
 from decoders.config import DecoderConfig
 from decoders.types import Generation
-from lopa_bench import rows as rows_module
-from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.outcome import Outcome
-from lopa_bench.completion import complete
-from lopa_bench.config import Config, ModelSettings, RunSettings
 from lopa_bench.engines.base import Engine, Sample
-from lopa_bench.rows import Rows
-from lopa_bench.schema import COLUMNS, NOT_SCORED, SCHEMA_VERSION, to_table
-from lopa_bench.units import Shard, Unit, sample_seed
-from tasks.base import Problem, Prompt, Source, TaskConfig
+from lopa_bench.plan.units import Unit, sample_seed, units_of
+from lopa_bench.records.schema import COLUMNS, NOT_SCORED, SCHEMA_VERSION, to_table
+from lopa_bench.run import rows as rows_module
+from lopa_bench.run.completion import complete
+from lopa_bench.run.rows import Rows
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.config import Config, RunSettings
+from lopa_bench.settings.model import ModelSettings
+from lopa_bench.settings.shard import Shard
+from tasks.types import Problem, Prompt, Source, TaskConfig
 from tests.scripted import step
 
 WORDS = {1: "<end>", 2: "<end2>", 5: "It", 6: " is", 7: " 4", 8: "!\n\nQ", 9: ":", 10: " more", 3: "tail"}
@@ -255,7 +257,7 @@ class Counting(Engine):
 
 def test_a_prompt_that_does_not_fit_is_told_first_and_the_warm_up_takes_one_that_does() -> None:
     engine = Counting(3, {0: 13, 1: 12, 2: 5}, warmup=2)
-    samples = list(engine.samples(Shard().units(3, 1)))
+    samples = list(engine.samples(units_of(Shard(), 3, 1)))
     assert [(sample.unit.index, sample.outcome.status) for sample in samples] == [
         (0, "prompt_too_long"), (1, "error"), (2, "error"),
     ]  # fmt: skip
@@ -272,7 +274,7 @@ def test_without_a_prompt_that_fits_there_is_no_warm_up() -> None:
 
 
 def test_each_sample_has_a_seed_of_its_own() -> None:
-    samples = list(Counting(2, {}, warmup=0).samples(Shard().units(2, 2)))
+    samples = list(Counting(2, {}, warmup=0).samples(units_of(Shard(), 2, 2)))
     expected = [sample_seed(5, f"p{index}", number) for index in range(2) for number in range(2)]
     assert [sample.seed for sample in samples] == expected
     assert len(set(expected)) == 4

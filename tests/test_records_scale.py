@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lopa_bench.reading import read_runs, read_samples, read_steps
-from lopa_bench.records import RunStore, compact
+from lopa_bench.records.reading import read_runs, read_samples, read_steps
+from lopa_bench.records.writing import RunStore, compact
 from tests.test_records import run_row, sample, step
 from tests.warm import ROOT
 
@@ -65,7 +65,7 @@ def test_a_merge_that_is_killed_loses_nothing(tmp_path: Path, kept: str, monkeyp
         for index in range(40):
             store.add(sample(index), [step(0), step(1)])
     before = read_samples(tmp_path), read_steps(tmp_path)
-    from lopa_bench import records
+    from lopa_bench.records import writing as records
 
     write = records.write_tables
 

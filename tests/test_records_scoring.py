@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from lopa_bench import records
-from lopa_bench.judging import judge_part
-from lopa_bench.metrics import aggregate
-from lopa_bench.progress import Progress
-from lopa_bench.reading import read_run, read_samples
-from lopa_bench.records import RunStore, unscored_parts
-from lopa_bench.schema import NOT_SCORED
-from lopa_bench.signals import Stopped, held_back
-from tasks.base import Score, TaskConfig, TaskError
-from tasks.gsm8k import Gsm8k
+from lopa_bench.console.progress import Progress
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.records import writing as records
+from lopa_bench.records.reading import read_run, read_samples
+from lopa_bench.records.schema import NOT_SCORED
+from lopa_bench.records.writing import RunStore, unscored_parts
+from lopa_bench.run.judging import judge_part
+from lopa_bench.system.signals import Stopped, held_back
+from tasks.gsm8k.task import Gsm8k
+from tasks.types import Score, TaskConfig, TaskError
 from tests.scripted import Runs, generation, stop_at
 from tests.test_records import sample, step
 from tests.warm import FAULTS, Warm

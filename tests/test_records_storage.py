@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
-from lopa_bench import locks, records, storage
-from lopa_bench.integrity import parts, shortfall
-from lopa_bench.listing import command, listing
-from lopa_bench.locks import Lock, Locked, brief_lock, is_locked
-from lopa_bench.messages import explain
-from lopa_bench.reading import read_run, read_samples
-from lopa_bench.records import RunStore, new_run_id
-from lopa_bench.storage import StorageError, whole_file
+from lopa_bench.console.explain import explain
+from lopa_bench.console.listing import command, listing
+from lopa_bench.errors import Locked, StorageError
+from lopa_bench.records import locks
+from lopa_bench.records import writing as records
+from lopa_bench.records.integrity import parts, shortfall
+from lopa_bench.records.locks import Lock, brief_lock, is_locked
+from lopa_bench.records.reading import read_run, read_samples
+from lopa_bench.records.writing import RunStore, new_run_id
+from lopa_bench.system import storage
+from lopa_bench.system.storage import whole_file
 from tests.scripted import STEPS, Runs, stop_at
 from tests.test_records import sample, step
 
@@ -106,7 +109,7 @@ def test_a_run_is_finished_though_there_is_no_room_to_merge_its_parts(
     def no_room(store: RunStore) -> None:
         raise StorageError("no room")
 
-    monkeypatch.setattr("lopa_bench.run.compact", no_room)
+    monkeypatch.setattr("lopa_bench.run.runner.compact", no_room)
     assert runs.run(20).row["status"] == "finished"
     assert "warning: no room; the parts of this run were not merged" in capsys.readouterr().err
     assert len(runs.parts("samples")) == 2
@@ -198,7 +201,7 @@ def test_an_unreadable_file_is_no_broken_one(runs: Runs, monkeypatch: pytest.Mon
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return open(path, mode, **settings)
 
-    monkeypatch.setattr("lopa_bench.integrity.open", denied, raising=False)
+    monkeypatch.setattr("lopa_bench.records.integrity.open", denied, raising=False)
     with pytest.raises(StorageError, match=r"cannot be read \(Permission denied\)"):
         runs.run(2)
     assert len(runs.parts("samples")) == 1, "it was not set aside"
@@ -279,7 +282,7 @@ def test_a_folder_that_may_not_be_read_hides_no_other_run(
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return listed(path)
 
-    monkeypatch.setattr("lopa_bench.integrity.os.listdir", denied)
+    monkeypatch.setattr("lopa_bench.records.integrity.os.listdir", denied)
     (table,) = listing(runs.out)
     assert table.row_count == 1  # type: ignore[attr-defined]
     assert f"{hidden} is left out: {hidden / 'samples'} cannot be read (Permission denied)" in caplog.text

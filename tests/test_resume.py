@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.reading import read_run, read_samples, read_steps
-from lopa_bench.records import RunStore
+from lopa_bench.records.reading import read_run, read_samples, read_steps
+from lopa_bench.records.writing import RunStore
 from tests.warm import FAULTS, ROOT, Done, Warm
 
 KILLS = 20

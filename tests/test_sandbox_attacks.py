@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.sandbox import Limits, syscalls
-from tasks.sandbox.seccomp import MISSING, REFUSED
+from tasks.sandbox import Limits
+from tasks.sandbox.walls import syscalls
+from tasks.sandbox.walls.seccomp import MISSING, REFUSED
 from tests.sandbox_modes import MODES, job, judge_in, open_folder
 
 HEAD = """

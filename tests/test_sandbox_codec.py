@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.sandbox.codec import BadValue, decode, encode, encode_parts
+from tasks.sandbox.inside.codec import BadValue, decode, encode, encode_parts
 
 
 def through(value: Any) -> Any:
@@ -75,7 +75,7 @@ def test_less_usual_values_come_back_too(value: Any) -> None:
 def test_a_long_list_has_the_same_text_in_parts_as_in_one(item: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     value = [item] * 25
     whole = encode(value, lambda _: 7)
-    monkeypatch.setattr("tasks.sandbox.codec.SLICE", 10)
+    monkeypatch.setattr("tasks.sandbox.inside.codec.SLICE", 10)
     assert len(list(encode_parts(value, lambda _: 7))) == 5
     assert encode(value, lambda _: 7) == whole
     assert same(through(value), value)

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from tasks.sandbox import patience, processes, runner, scratch, syscalls
+from tasks.sandbox import patience, processes, runner
 from tasks.sandbox.ended import Ended
 from tasks.sandbox.outputs import OutputsError, OutputWriter, read_outputs
 from tasks.sandbox.runner import Limits, Verdict, run_job
-from tasks.sandbox.seccomp import ALLOW, ERRNO, KILL, REFUSED, compile_filter, rules
-from tasks.sandbox.watch import Watch
+from tasks.sandbox.walls import scratch, syscalls
+from tasks.sandbox.walls.seccomp import ALLOW, ERRNO, KILL, REFUSED, compile_filter, rules
+from tasks.sandbox.walls.watch import Watch
 from tests.sandbox_modes import FINE
 
 X86, ARM = syscalls.MACHINES["x86_64"], syscalls.MACHINES["aarch64"]

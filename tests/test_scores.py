@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from decoders import DecoderConfig, DecoderError, Generation, ScoreConfig, make_decoder
-from decoders.fills import View, make_fill
-from decoders.scores import SCORES, Score
+from decoders.parts.fills import View, make_fill
+from decoders.parts.scores import SCORES, Score
 from decoders.state import Branch, Extra, Layout
 from tests.toy import MASK, VOCAB, fixed, hashed, run
 

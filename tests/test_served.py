@@ -14,16 +14,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from decoders.config import DecoderConfig
-from lopa_bench.backends.config import LocalSettings
-from lopa_bench.config import Config, ModelSettings
 from lopa_bench.engines.masked import MaskedEngine
+from lopa_bench.errors import CheckpointError
 from lopa_bench.models import served
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.models.folders import TEXTS, WEIGHTS, locate
+from lopa_bench.models.checkpoint.folders import TEXTS, WEIGHTS, locate
+from lopa_bench.models.network.transformer import Transformer
 from lopa_bench.models.served import check_prompts, default_threads, open_checkpoint, pick_device, pick_dtype, serve
-from lopa_bench.models.transformer import Transformer
-from lopa_bench.plan import make_plan
-from tasks.base import Prompt, TaskConfig
+from lopa_bench.plan.plan import make_plan
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.config import Config
+from lopa_bench.settings.model import ModelSettings
+from tasks.types import Prompt, TaskConfig
 
 Q = "model.layers.1.self_attn.q_proj"
 CPU = LocalSettings(device="cpu", threads=1)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lopa_bench import records
 from lopa_bench.engines.server import _arrivals
-from lopa_bench.latency import load, percentiles
-from lopa_bench.schema import to_table
+from lopa_bench.metrics.latency import load, percentiles
+from lopa_bench.records import writing as records
+from lopa_bench.records.schema import to_table
 from tests.fake_server import Answer, generated, serving, whole
 from tests.served_runs import config_for, gold_text, run_served, samples_of
 
@@ -37,7 +37,7 @@ def test_concurrency_is_what_it_says_and_speeds_are_those_of_the_wall_clock(tmp_
 
 def test_scoring_takes_no_time_of_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests go on while answers are scored, and none is sent meanwhile if there is one at a time."""
-    from tasks.gsm8k import Gsm8k
+    from tasks.gsm8k.task import Gsm8k
 
     judge = Gsm8k.score
     monkeypatch.setattr(Gsm8k, "score", lambda *arguments: time.sleep(0.3) or judge(*arguments))

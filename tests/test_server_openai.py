@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.backends.config import BackendError
 from lopa_bench.backends.outcome import Arrival, Reply
-from lopa_bench.completion import complete, first_stop
-from lopa_bench.models.folders import locate
-from lopa_bench.models.tokenizers import Codec, load_tokenizer
-from lopa_bench.replies import reply_columns, token_times
-from tasks.base import Prompt
+from lopa_bench.errors import BackendError
+from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.text.tokenizers import Codec, load_tokenizer
+from lopa_bench.run.completion import complete, first_stop
+from lopa_bench.run.replies import reply_columns, token_times
+from tasks.types import Prompt
 from tests.fake_server import Answer, completed, events, serving, whole
 from tests.served_runs import config_for, gold_text, run_served, samples_of
 
@@ -179,8 +179,8 @@ def test_a_prompt_has_exactly_one_start_token(messages: Any) -> None:
 
 
 def test_continued_answers_are_continued_by_the_server(tmp_path: Path) -> None:
-    from lopa_bench.backends.config import ServerSettings
     from lopa_bench.backends.server.protocols import Ask, OpenAI
+    from lopa_bench.settings.backend import ServerSettings
 
     settings = ServerSettings("openai", url="http://x", api="chat")
     ask = Ask(({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}), 5, 0.0, 0)

@@ -12,10 +12,11 @@ import psutil
 import pytest
 
 from lopa_bench.backends.autoregressive import load_causal
-from lopa_bench.backends.config import BackendError, LocalSettings
 from lopa_bench.backends.server.launch import free_port
-from lopa_bench.config import Config
-from lopa_bench.reading import read_run, read_samples
+from lopa_bench.errors import BackendError
+from lopa_bench.records.reading import read_run, read_samples
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.config import Config
 from tests.fake_server import Answer, generated, serving, whole
 from tests.served_runs import MINI_AR, config_for, gold_text, run_served, samples_of
 
@@ -43,7 +44,7 @@ def test_a_launched_server_is_awaited_keeps_its_log_and_ends_with_the_run(tmp_pa
 def test_a_launched_server_ends_when_the_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = children()
     config = launched(tmp_path)
-    monkeypatch.setattr("lopa_bench.run._Runner._finish", lambda self, row: 1 / 0)
+    monkeypatch.setattr("lopa_bench.run.runner._Runner._finish", lambda self, row: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run_served(config)
     assert children() == before

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.backends.config import ServerSettings
 from lopa_bench.backends.outcome import Reply
 from lopa_bench.backends.server import http
 from lopa_bench.backends.server.http import Answer as HttpAnswer
 from lopa_bench.backends.server.http import Failure
 from lopa_bench.backends.server.protocols import PROTOCOLS, Ask
-from lopa_bench.units import sample_seed
+from lopa_bench.plan.units import sample_seed
+from lopa_bench.settings.backend import ServerSettings
 from tests.fake_server import Answer, completed, events, generated, serving, whole
 from tests.served_runs import config_for, gold_text, run_served, samples_of
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.backends.config import BackendError
-from lopa_bench.models.folders import locate
-from lopa_bench.models.tokenizers import load_tokenizer
+from lopa_bench.errors import BackendError
+from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.text.tokenizers import load_tokenizer
 from tests.fake_server import Answer, events, generated, serving, whole
 from tests.served_runs import config_for, gold_text, run_served, samples_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.math_grader import Worker
+from tasks.math.grader import Worker
 from tests.test_sweep import start
 from tests.warm import ROOT
 

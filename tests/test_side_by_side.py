@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lopa_bench.console import console_on, json_line, report_sweep
-from lopa_bench.jobs import JobReport
-from lopa_bench.metrics import aggregate
-from lopa_bench.ratios import ratios_to_first
-from lopa_bench.reading import read_run, read_samples
-from lopa_bench.records import RunStore
-from lopa_bench.side_by_side import Run, result_table, side_by_side
-from lopa_bench.varied import by_name, differing, settings_of
+from lopa_bench.console.report import console_on, json_line
+from lopa_bench.console.side_by_side import result_table, side_by_side
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.metrics.ratios import ratios_to_first
+from lopa_bench.metrics.varied import Run, by_name, differing, settings_of
+from lopa_bench.records.reading import read_run, read_samples
+from lopa_bench.records.writing import RunStore
+from lopa_bench.sweep.jobs import JobReport
+from lopa_bench.sweep.report import report_sweep
 from tests.test_records import run_row, sample
 
 HAND = {

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from lopa_bench.listing import command
+from lopa_bench.console.listing import command
 from tests.test_cli import write
 from tests.test_records import sample
 from tests.test_sweep import record, start
 from tests.warm import ROOT
 
-SAY = "from lopa_bench import streams; import sys; streams.secure(); "
+SAY = "from lopa_bench.system import streams; import sys; streams.secure(); "
 QUIET = {"PYTHONIOENCODING", "PYTHONUTF8", "LC_ALL", "LANG"}
 
 
@@ -107,7 +107,7 @@ def test_a_sweep_on_an_ascii_terminal_finishes_and_its_last_line_is_the_json_lin
 def test_in_a_process_whose_stdout_is_not_its_own_nothing_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lopa_bench.streams import secure
+    from lopa_bench.system.streams import secure
 
     ours = sys.stdout
     secure()

@@ -17,15 +17,15 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from lopa_bench import jobs
-from lopa_bench.config import structured
 from lopa_bench.entry import prepare
-from lopa_bench.jobs import JobReport, fill_in, objective
-from lopa_bench.locks import Lock
-from lopa_bench.reading import read_samples
-from lopa_bench.records import RunStore
-from lopa_bench.sweep import Sweep, SweepTable, _expected, conclude, varied_names, with_unions
-from lopa_bench.sweep_tracking import branch_scaling
+from lopa_bench.records.locks import Lock
+from lopa_bench.records.reading import read_samples
+from lopa_bench.records.writing import RunStore
+from lopa_bench.settings.config import structured
+from lopa_bench.sweep import jobs
+from lopa_bench.sweep.jobs import JobReport, fill_in, objective
+from lopa_bench.sweep.multirun import Sweep, SweepTable, _expected, conclude, varied_names, with_unions
+from lopa_bench.tracking.sweep import branch_scaling
 from tests.test_records import run_row, sample
 from tests.warm import FAULTS, ROOT, Warm
 
@@ -155,7 +155,7 @@ def test_a_job_says_itself_how_it_ended(
 ) -> None:
     with _composed([*settings, *FAULTY, f"task.shots_style={fault}", f"run.out={tmp_path}"]) as config:
         (tmp_path / jobs.SETTINGS).write_text(OmegaConf.to_yaml(config, resolve=True))
-    command = [sys.executable, "-m", "lopa_bench.child", str(tmp_path)]
+    command = [sys.executable, "-m", "lopa_bench.sweep.child", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(FAULTS)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, preexec_fn=heed_interrupts)
     outcome = jobs.read_outcome(tmp_path)
@@ -165,7 +165,7 @@ def test_a_job_says_itself_how_it_ended(
 
 def test_a_job_whose_run_is_locked_is_refused_and_says_by_whom(tmp_path: Path) -> None:
     lock = Lock(tmp_path)
-    script = f"from pathlib import Path; from lopa_bench.locks import Lock; Lock(Path({str(tmp_path)!r}))"
+    script = f"from pathlib import Path; from lopa_bench.records.locks import Lock; Lock(Path({str(tmp_path)!r}))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert f"Locked: {tmp_path}/lock is held by process {os.getpid()} on" in done.stderr
     lock.release()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tasks.base import TaskConfig, TaskError
-from tasks.gsm8k import Gsm8k
+from tasks.gsm8k.task import Gsm8k
 from tasks.own import prompt_of
 from tasks.registry import TASKS, make_task
+from tasks.types import TaskConfig, TaskError
 
 
 def test_a_task_is_made_by_name(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_wrong_setting_is_named_with_the_allowed_ones(settings: dict[str, Any]
 
 def test_importing_the_registry_loads_nothing_heavy() -> None:
     heavy = ["torch", "datasets", "sympy", "math_verify", "transformers", "lopa_bench", "pyarrow"]
-    code = f"import sys, tasks.registry, tasks.gsm8k; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, tasks.registry, tasks.gsm8k.task; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
@@ -68,9 +68,11 @@ def test_every_task_has_its_yaml() -> None:
 OWN = '''
 from pathlib import Path
 
-from tasks.base import Problem, Prompt, Score, Source, Task
-from tasks.fields import TEXT
-from tasks.sources import Split
+from tasks.types import Problem, Prompt, Score, Source
+
+from tasks.base import Task
+from tasks.sources.fields import TEXT
+from tasks.sources.split import Split
 
 
 class Capitals(Task):
@@ -192,7 +194,7 @@ def test_a_limit_holds_for_a_constructor_that_looks_at_no_setting(own: str) -> N
         ("own_tasks:Plain", {"shots": 7}, "task.shots=7: task=plain_rows has no examples; allowed: at most 0"),
         ("own_tasks:Plain", {"scorer": "mine"}, "task=plain_rows, which reads no scorer; allowed: null"),
         ("own_tasks:Twice", {}, "mine, rows 4 and 8 have the same id: 3"),
-        ("own_tasks:Blank", {}, "task.target=own_tasks:Blank: source is None; allowed: a tasks.base.Source"),
+        ("own_tasks:Blank", {}, "task.target=own_tasks:Blank: source is None; allowed: a tasks.types.Source"),
         ("own_tasks:OneString", {}, r"own_tasks:OneString: stop is '\\n'; allowed: a tuple of texts"),
         ("own_tasks:Gsm8kAgain", {}, "is named gsm8k, as a task of this package; allowed: a name of its own"),
         ("own_tasks:Unfinished", {}, "task.target=own_tasks:Unfinished lacks what a task must have: score"),
@@ -233,12 +235,12 @@ OWN_FAULTS = [  # the body of a class, and what is said of it
     ("def load(self): return [{}], Source(1, 'm', '0', 1)", "source.kind is 1; allowed: text"),
     ("def load(self): return [{}], Source('file', 'm', None, 1)", "source.sha256 is None; allowed: text"),
     ("def problem(self, number, row): return row['q']", "(KeyError: 'q', in faulty.py, line 4)"),
-    ("def problem(self, number, row): pass", "mine, row 1: its problem is None; allowed: a tasks.base.Problem"),
+    ("def problem(self, number, row): pass", "mine, row 1: its problem is None; allowed: a tasks.types.Problem"),
     ("def problem(self, number, row): return Problem(number, 'q', 'g', row)", "mine, row 1: the problem's id is 0;"),
     ("def problem(self, number, row): return Problem('1', 'q', 'g', None)", "row of problem 1 is None; allowed"),
     ("def arrange(self, problems): pass", "fails as it is made (TypeError: "),
-    ("def prompt(self, problem): return problem.question", "prompt of m-0 is 'q'; allowed: a tasks.base.Prompt"),
-    ("def prompt(self, problem): pass", "prompt of m-0 is None; allowed: a tasks.base.Prompt"),
+    ("def prompt(self, problem): return problem.question", "prompt of m-0 is 'q'; allowed: a tasks.types.Prompt"),
+    ("def prompt(self, problem): pass", "prompt of m-0 is None; allowed: a tasks.types.Prompt"),
     ("def prompt(self, problem): return problem.nothing", "fails as it makes the prompt of m-0 (AttributeError: "),
     ("def prompt(self): return Prompt('q')", "fails as it makes the prompt of m-0 (TypeError: "),
     ("def prompt(self, problem): return Prompt('')", "text of the prompt of m-0 is ''; allowed: text"),

@@ -14,9 +14,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tasks.base import Task, TaskConfig, TaskError
-from tasks.problems import plain_id
+from tasks.base import Task
 from tasks.registry import make_task
+from tasks.sources.problems import plain_id
+from tasks.types import TaskConfig, TaskError
 from tests.warm import Warm
 
 ROWS: dict[str, dict[str, Any]] = {
@@ -50,7 +51,7 @@ IDS = {"math": "unique_id", "math500": "unique_id"} | dict.fromkeys(
 
 @pytest.fixture(autouse=True)
 def golds_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.math_task.unequal_golds", lambda golds, _: [])
+    monkeypatch.setattr("tasks.math.task.unequal_golds", lambda golds, _: [])
 
 
 def load(path: Path, name: str, **settings: Any) -> Task:

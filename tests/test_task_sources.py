@@ -11,9 +11,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tasks import sources
-from tasks.base import TaskError
-from tasks.sources import HubSet, Split, canonical_sha256, load_split
+from tasks.sources import load as sources
+from tasks.sources.load import canonical_sha256, load_split
+from tasks.sources.split import HubSet, Split
+from tasks.types import TaskError
 
 ROWS = [{"question": "How many?", "answer": "#### 1"}, {"question": "How\u2028far?", "answer": "#### 2"}]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
@@ -162,7 +163,7 @@ def fake_hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
         return _FakeDataset(served["rows"])
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr("tasks.hub._offline_reason", lambda: None)
+    monkeypatch.setattr("tasks.sources.hub._offline_reason", lambda: None)
     return served
 
 

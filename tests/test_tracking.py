@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 import yaml
 
-from lopa_bench import tracking
-from lopa_bench.metrics import aggregate
-from lopa_bench.reading import read_samples
-from lopa_bench.schema import to_table
-from lopa_bench.sweep_tracking import track_sweep
-from lopa_bench.tracking import NoTracker, TrackerConfig, WandbTracker, _step_histogram, make_tracker
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.records.reading import read_samples
+from lopa_bench.records.schema import to_table
+from lopa_bench.settings.tracker import TrackerConfig
+from lopa_bench.tracking import tracker as tracking
+from lopa_bench.tracking.sweep import track_sweep
+from lopa_bench.tracking.tracker import NoTracker, WandbTracker, _step_histogram, make_tracker
 from tests.test_records import run_row, sample, step
 from tests.warm import Warm
 
@@ -225,7 +226,7 @@ def test_online_without_a_key_never_asks_for_one(tmp_path: Path) -> None:
     """On a terminal W&B would ask; here it fails at once, and the exit code stays that of the run."""
     script = (
         "import os, pty, sys; sys.path.insert(0, os.getcwd())\n"
-        "from lopa_bench.tracking import WandbTracker; from tests.test_records import run_row\n"
+        "from lopa_bench.tracking.tracker import WandbTracker; from tests.test_records import run_row\n"
         f"tracker = WandbTracker('online', dir={str(tmp_path)!r}); tracker.start(run_row()); print('went on')\n"
     )
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "WANDB_BASE_URL": "http://127.0.0.1:9"}
@@ -302,7 +303,10 @@ def test_steps_are_counted_by_the_tokens_they_fill() -> None:
 
 
 def test_nothing_is_imported_that_is_not_used() -> None:
-    script = "import sys, lopa_bench.tracking, lopa_bench.console; print('wandb' in sys.modules, 'rich' in sys.modules)"
+    script = (
+        "import sys, lopa_bench.tracking.tracker, lopa_bench.console.report; "
+        "print('wandb' in sys.modules, 'rich' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 

@@ -11,9 +11,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from lopa_bench.models import transformer as network
-from lopa_bench.models.loader import load_model
-from lopa_bench.models.transformer import KVCache, Segment, Transformer, block_causal_mask
+from lopa_bench.models.checkpoint.loader import load_model
+from lopa_bench.models.network import transformer as network
+from lopa_bench.models.network.transformer import KVCache, Segment, Transformer, block_causal_mask
 
 MODELS = Path(__file__).parent / "golden" / "models"
 CPU = torch.device("cpu")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.base import Problem, Prompt, Score, Task, TaskError
+from tasks.base import Task
+from tasks.types import Problem, Prompt, Score, TaskError
 from tasks.verdicts import judge
 
 PROBLEM = Problem("p-0", "?", "1", {})

@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from lopa_bench.checksums import weights_sha256
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.models.files import weight_files
-from lopa_bench.models.loader import load_model
+from lopa_bench.errors import CheckpointError
+from lopa_bench.models.checkpoint.files import weight_files
+from lopa_bench.models.checkpoint.loader import load_model
+from lopa_bench.plan.checksums import weights_sha256
 
 MODELS = Path(__file__).parent / "golden" / "models"
 CPU = torch.device("cpu")

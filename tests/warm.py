@@ -106,12 +106,12 @@ def serve(requests: IO[str]) -> None:
     import lopa_bench.engines.autoregressive
     import lopa_bench.engines.masked
     import lopa_bench.entry
-    import lopa_bench.identity
-    import lopa_bench.run
+    import lopa_bench.plan.identity
+    import lopa_bench.run.runner
 
     assert transformers.PreTrainedTokenizerFast  # it is imported when it is first named
     hydra.core.plugins.Plugins.instance()
-    lopa_bench.identity.code_sha256()  # for all forks alike, while somebody edits the code
+    lopa_bench.plan.identity.code_sha256()  # for all forks alike, while somebody edits the code
     torch.set_num_threads(1)
     for line in requests:
         request = json.loads(line)

@@ -28,7 +28,7 @@ from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.study import Study
 from analysis.text import clipped, plain
-from lopa_bench.comparable import common_grid
+from lopa_bench.metrics.comparable import common_grid
 
 MOST = 8  # series in one figure
 NOT_TUNED = " (no other k was tuned)"

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from analysis.figures.choice import few, k_panels, looks, panel_titles
 from analysis.figures.style import Plot, errors, panels, paper_style, points
 from analysis.study import Study
-from lopa_bench.presets import PRESETS
+from lopa_bench.metrics.presets import PRESETS
 
 
 def presets(study: Study) -> Figure | None:

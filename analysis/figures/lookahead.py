@@ -22,7 +22,7 @@ from analysis.figures.style import (
 )
 from analysis.numbers import Value
 from analysis.study import Study
-from lopa_bench.statistics import wilson
+from lopa_bench.metrics.statistics import wilson
 
 MEASURES = {"neg_entropy": "negative entropy, nats", "prob": "probability", "margin": "margin"}
 

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analysis import published
 from analysis.figures.choice import few, k_panels, looks, panel_titles
 from analysis.figures.style import (
     COLOURS,
@@ -25,6 +24,7 @@ from analysis.labels import task_name
 from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.study import Study
+from analysis.tables import published
 from analysis.tables.match import has_settings
 
 PRESET = "lopa_dream"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import published
 from analysis.figures.choice import panel_titles
 from analysis.figures.style import COLOURS, GREY, Plot, errors, panels, paper_style, points, shown
 from analysis.labels import decoding, task_name
@@ -15,6 +14,7 @@ from analysis.numbers import Value, preset_for
 from analysis.runs import Run
 from analysis.sides import tuned_words
 from analysis.study import Study
+from analysis.tables import published
 from analysis.tables.article import branches
 from analysis.tables.match import article_run, others, plain_and_lopa, references, tuned_systems
 from analysis.text import clipped, plain

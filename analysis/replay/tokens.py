@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import Run
-from lopa_bench.models.folders import EMBEDDED, is_embedded
+from lopa_bench.models.checkpoint.folders import EMBEDDED, is_embedded
 
 FILES = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 TokenText = Callable[[int], str]

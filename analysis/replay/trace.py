@@ -12,7 +12,7 @@ from analysis.labels import decoding, model_of, source_of, task_of
 from analysis.replay.tokens import TokenText, token_text
 from analysis.runs import Run, RunError
 from analysis.text import plain
-from lopa_bench.schema import ERROR_REASONS
+from lopa_bench.records.schema import ERROR_REASONS
 
 Row = dict[str, Any]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from analysis import published
 from analysis.labels import decoding, hardware, model_of, task_name, task_of
 from analysis.numbers import preset_for
-from analysis.published import Row, hyperparameters, rows, system_settings
 from analysis.runs import Run
 from analysis.sides import Entrant, tuned_words
 from analysis.study import Group, Study
+from analysis.tables import published
 from analysis.tables.match import article_run, has_settings, others, plain_and_lopa, references, tuned_systems
 from analysis.tables.model import Column, Line, Read, Table, quantity, setting
 from analysis.tables.notes import notes_of
+from analysis.tables.published import Row, hyperparameters, rows, system_settings
 from analysis.text import plain
 
 DECODINGS = {"vanilla": "vanilla", "fast_dllm": "+ Fast-dLLM", "lopa": "+ LoPA"}

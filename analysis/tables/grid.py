@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.aup import Aup, aup_d3llm, aup_mbd
 from analysis.comparisons import MANY_TESTS, Comparison, p_text
 from analysis.labels import base_name, decoding, facts, model_of, number, task_of, varied
 from analysis.runs import Run
 from analysis.sides import bases, curves, tuned_words
 from analysis.study import Study
+from analysis.tables.aup import Aup, aup_d3llm, aup_mbd
 from analysis.text import csv_cell, html, markdown, plain
 
 Cells = dict[str, Any]  # of a line of the CSV, by column

@@ -63,7 +63,7 @@ class Table:
     preset: str | None
     notes: Sequence[str]
     study: Study = field(repr=False)
-    free: tuple[str, ...] = ()  # facts of lopa_bench.comparable in which rows of this table differ by intention
+    free: tuple[str, ...] = ()  # facts of lopa_bench.metrics.comparable in which rows of this table differ by intention
 
     def cells(self, line: Line) -> list[Cell]:
         return [Cell(self._measured(column, line), line.published.get(column.key, "")) for column in self.columns]

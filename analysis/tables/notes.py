@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis import published
 from analysis.numbers import SERVED
 from analysis.runs import Run
-from lopa_bench.presets import PRESETS
+from analysis.tables import published
+from lopa_bench.metrics.presets import PRESETS
 
 INTERVALS = (
     "Measured values carry 95 % intervals in brackets: Wilson's for scores, a bootstrap over problems for TPF, TPS and "

@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 
 from decoders.types import Generation, Readout, Step
-from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.readout import read_out
-from lopa_bench.config import ModelSettings
-from lopa_bench.models.ends import end_ids
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.models.folders import locate
+from lopa_bench.errors import CheckpointError
+from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.checkpoint.tensors import check_numbers
 from lopa_bench.models.served import SMALL, TORCH_THREADS, pick_device, pick_dtype
-from lopa_bench.models.tensors import check_numbers
-from lopa_bench.models.tokenizers import Codec, load_tokenizer, start_id
+from lopa_bench.models.text.ends import end_ids
+from lopa_bench.models.text.tokenizers import Codec, load_tokenizer, start_id
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.model import ModelSettings
 
 
 @dataclass

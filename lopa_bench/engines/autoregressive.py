@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from lopa_bench.backends.autoregressive import decode_text, load_causal
-from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.engines.masked import peak_memory, reset_peak
-from lopa_bench.plan import Plan
-from lopa_bench.units import Unit
+from lopa_bench.plan.plan import Plan
+from lopa_bench.plan.units import Unit
+from lopa_bench.settings.backend import LocalSettings
 
 
 class AutoregressiveEngine(Engine):

@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any
 
 from lopa_bench.backends.outcome import Outcome, Reply
-from lopa_bench.models.tokenizers import Codec
-from lopa_bench.plan import Plan
-from lopa_bench.units import Unit, sample_seed
-from tasks.base import Problem
+from lopa_bench.models.text.tokenizers import Codec
+from lopa_bench.plan.plan import Plan
+from lopa_bench.plan.units import Unit, sample_seed
+from tasks.types import Problem
 
 
 @dataclass
@@ -123,18 +123,3 @@ class Engine(ABC):
         if ids is None or len(ids) <= room:
             return None
         return f"the prompt has {len(ids)} tokens, {room} fit beside decoder.gen_length={wanted}"
-
-
-def open_engine(plan: Plan, run_folder: Any) -> Engine:
-    """The engine for a plan's backend and decoder. Raises CheckpointError or BackendError."""
-    if plan.config.backend.name != "local":
-        from lopa_bench.engines.server import ServerEngine
-
-        return ServerEngine(plan, run_folder)
-    if plan.config.decoder.name == "ar":
-        from lopa_bench.engines.autoregressive import AutoregressiveEngine
-
-        return AutoregressiveEngine(plan)
-    from lopa_bench.engines.masked import MaskedEngine
-
-    return MaskedEngine(plan)

@@ -9,12 +9,12 @@ import torch
 
 from decoders import decode
 from decoders.types import Decode
-from lopa_bench.backends.config import LocalSettings
 from lopa_bench.backends.local import Job, LocalBackend
 from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.models.served import check_prompts, check_room, open_checkpoint, serve
-from lopa_bench.plan import Plan
-from lopa_bench.units import Unit
+from lopa_bench.plan.plan import Plan
+from lopa_bench.plan.units import Unit
+from lopa_bench.settings.backend import LocalSettings
 
 
 class MaskedEngine(Engine):

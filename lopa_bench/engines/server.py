@@ -13,18 +13,19 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from lopa_bench.backends.config import BackendError, ServerSettings
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.server.facts import ask_server, check_server, notes
 from lopa_bench.backends.server.http import Client, Failure
 from lopa_bench.backends.server.launch import Launched
 from lopa_bench.backends.server.protocols import PROTOCOLS, Ask
 from lopa_bench.engines.base import Engine, Sample
-from lopa_bench.models.folders import is_embedded, locate
-from lopa_bench.models.keys import read_json
-from lopa_bench.models.tokenizers import Codec, load_tokenizer, start_id
-from lopa_bench.plan import Plan
-from lopa_bench.units import Unit
+from lopa_bench.errors import BackendError
+from lopa_bench.models.checkpoint.folders import is_embedded, locate
+from lopa_bench.models.checkpoint.keys import read_json
+from lopa_bench.models.text.tokenizers import Codec, load_tokenizer, start_id
+from lopa_bench.plan.plan import Plan
+from lopa_bench.plan.units import Unit
+from lopa_bench.settings.backend import ServerSettings
 
 LATE_S = 0.05
 

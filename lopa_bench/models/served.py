@@ -9,17 +9,17 @@ from pathlib import Path
 import torch
 
 from decoders.types import Vocabulary
-from lopa_bench.backends.config import LocalSettings
-from lopa_bench.config import ModelSettings
-from lopa_bench.models.check import config_of
+from lopa_bench.errors import CheckpointError
+from lopa_bench.models.checkpoint.check import config_of
+from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.checkpoint.loader import load_model
 from lopa_bench.models.config import ModelConfig
-from lopa_bench.models.ends import end_ids
-from lopa_bench.models.errors import CheckpointError
-from lopa_bench.models.folders import locate
-from lopa_bench.models.loader import load_model
-from lopa_bench.models.tokenizers import Codec, load_tokenizer, start_id
-from lopa_bench.models.transformer import Transformer
-from tasks.base import Prompt
+from lopa_bench.models.network.transformer import Transformer
+from lopa_bench.models.text.ends import end_ids
+from lopa_bench.models.text.tokenizers import Codec, load_tokenizer, start_id
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.model import ModelSettings
+from tasks.types import Prompt
 
 SMALL = 50_000_000  # parameters below which one CPU thread is the default ...
 PACKED = 8  # ... unless this many samples share a call

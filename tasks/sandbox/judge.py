@@ -15,14 +15,15 @@ import sys
 import traceback
 from typing import Any
 
-from tasks.sandbox import linux, patience
-from tasks.sandbox.codec import BadValue
+from tasks.sandbox import patience
 from tasks.sandbox.ended import Ended
+from tasks.sandbox.inside.codec import BadValue
 from tasks.sandbox.outputs import OutputsError
 from tasks.sandbox.remote import Link, Missing, SolutionError
 from tasks.sandbox.runner import STARTED
 from tasks.sandbox.session import Session
 from tasks.sandbox.suites import Failed, record_outputs, run_asserts, run_check, run_outputs
+from tasks.sandbox.walls import linux
 
 SUITES = {"asserts": run_asserts, "check": run_check, "outputs": run_outputs, "record": record_outputs}
 JUDGE_MEMORY = 3 << 30

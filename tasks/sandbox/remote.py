@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.sandbox import codec, wire
 from tasks.sandbox.ended import Ended
+from tasks.sandbox.inside import codec, wire
 from tasks.sandbox.session import Session
 
 # Iterators take the first two for an ordinary end: `all(map(candidate, inputs))` would hold without its inputs.

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.sandbox import scratch
+from tasks.sandbox.walls import scratch
 
 ROOT = str(Path(__file__).parents[2])
 JUDGE = f"import sys; sys.path.insert(0, {ROOT!r}); from tasks.sandbox.judge import main; main()"

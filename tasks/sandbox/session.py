@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks.sandbox import bootstrap, patience, wire
+from tasks.sandbox import patience
 from tasks.sandbox.ended import Ended
+from tasks.sandbox.inside import bootstrap, wire
 from tasks.sandbox.processes import kill_descendants
-from tasks.sandbox.watch import Watch
+from tasks.sandbox.walls.watch import Watch
 
 BUSY_FACTOR = 4  # how many times the wall clock limit a program may take that waits for its turn
 START_S = 60.0  # for the interpreter to come up, on a machine that is very busy
@@ -106,7 +107,7 @@ class Session:
         # Numbers above those that the child gets, so that no dup2 closes a descriptor that is still needed.
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in child_ends]
         actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(high)]
-        code = f"import sys; sys.path.insert(0, {ROOT!r}); from tasks.sandbox.launcher import main; main()"
+        code = f"import sys; sys.path.insert(0, {ROOT!r}); from tasks.sandbox.walls.launcher import main; main()"
         arguments = [sys.executable, "-I", "-S", "-B", "-c", code, json.dumps(config)]
         self.pid = os.posix_spawn(sys.executable, arguments, {}, file_actions=actions, setsid=True)
         for fd in {*child_ends, *high}:

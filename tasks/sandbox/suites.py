@@ -12,9 +12,9 @@ import json
 import sys
 from typing import Any
 
-from tasks.oracles import Oracle
-from tasks.sandbox import codec, wire
 from tasks.sandbox.ended import Ended
+from tasks.sandbox.inside import codec, wire
+from tasks.sandbox.oracles import Oracle
 from tasks.sandbox.outputs import Expected, OutputWriter, read_outputs
 from tasks.sandbox.remote import Link, Missing, Report, SolutionError
 

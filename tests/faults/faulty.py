@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tasks.base import Problem, Score, TaskConfig
-from tasks.gsm8k import Gsm8k
+from tasks.gsm8k.task import Gsm8k
+from tasks.types import Problem, Score, TaskConfig
 
 
 def _raise() -> None:

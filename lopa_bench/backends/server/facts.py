@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lopa_bench.backends.config import BackendError, ServerSettings
 from lopa_bench.backends.server.http import Client, Failure
+from lopa_bench.errors import BackendError
+from lopa_bench.settings.backend import ServerSettings
 
 # Of SGLang's server information, which holds keys too: only what a reader of the numbers must know.
 KEPT = (

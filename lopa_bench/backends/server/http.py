@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from lopa_bench.backends.config import ServerSettings
+from lopa_bench.settings.backend import ServerSettings
 
 CONNECT_S = 10.0
 LONGEST_WAIT_S = 60.0

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from lopa_bench.backends.config import BackendError, ServerSettings
-from lopa_bench.signals import die_with_parent
+from lopa_bench.errors import BackendError
+from lopa_bench.settings.backend import ServerSettings
+from lopa_bench.system.signals import die_with_parent
 
 HOST = "127.0.0.1"
 LOG = "server.log"

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lopa_bench.backends.config import ServerSettings
 from lopa_bench.backends.outcome import Arrival, Reply
 from lopa_bench.backends.server.fields import FILTERED, count, ending, mapping, seconds, text_of
 from lopa_bench.backends.server.http import Answer, Failure
+from lopa_bench.settings.backend import ServerSettings
 
 
 @dataclass(frozen=True)

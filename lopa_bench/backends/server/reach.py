@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 from urllib.parse import urlsplit
 
-from lopa_bench.backends.config import BackendError, ServerSettings
 from lopa_bench.backends.server.launch import find_program
+from lopa_bench.errors import BackendError
+from lopa_bench.settings.backend import ServerSettings
 
 SECONDS = 3.0
 

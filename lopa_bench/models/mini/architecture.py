@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lopa_bench.models.config import ModelConfig
-from lopa_bench.models.mini.batches import BLOCK
 from lopa_bench.models.mini.tokenizer import END_ID, MASK_ID, PAD_ID, VOCABULARY
+
+BLOCK = 16
 
 
 def mini_config(layers: int = 6, hidden_size: int = 256, intermediate_size: int = 704) -> ModelConfig:

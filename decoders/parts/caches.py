@@ -1,0 +1,111 @@
+"""Cache policies: what a round feeds to the model, and what it leaves in the cache."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from decoders.config import DecoderConfig
+from decoders.parts.windows import Blocks, Window
+from decoders.state import Branch
+from decoders.types import Keep, Readout, Request
+
+
+class Cache:
+    """No cache: every round feeds every branch whole. `needs_blocks`: the window must be one of `Blocks`."""
+
+    needs_blocks: ClassVar[bool] = False
+
+    def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
+        self.config = config
+        self.window = window
+        self.readout = readout
+        self.cached = cached  # committed positions [0, cached)
+        self.keep: Keep | None = None
+
+    def request(self, branches: list[Branch]) -> Request:
+        """The model call for these branches; the anchor is the first."""
+        return self._feed(branches, 0)
+
+    def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
+        """Plans what of the winner's forward is kept; carried out with the next request."""
+
+    def _feed(
+        self,
+        branches: list[Branch],
+        start: int,
+        end: int | None = None,
+        suffix: tuple[int, int] | None = None,
+    ) -> Request:
+        parts = [branch.ids[start:end] for branch in branches]
+        lengths = np.array([len(part) for part in parts])
+        ids = np.full((len(parts), lengths.max()), self.window.mask_id, dtype=np.int64)
+        for row, part in enumerate(parts):
+            ids[row, : len(part)] = part
+        blocks = None
+        if self.config.attention == "block_causal":
+            blocks = self.window.layout.block_of(np.arange(start, start + ids.shape[1]))
+        keep, self.keep = self.keep, None
+        return Request(ids, lengths, start, self.readout, blocks, suffix, keep)
+
+    def _plan(self, row: int, start: int, end: int) -> None:
+        self.keep = Keep(row, start, end)
+        self.cached = end
+
+
+class ExactBlocks(Cache):
+    """D2F's cache: a finished block is fed once more with its final tokens, and that forward's values are kept.
+
+    Exact under block-causal attention. Under full attention the kept values have seen the masks to their right and
+    stay frozen (LoPA, section 3.3).
+    """
+
+    def request(self, branches: list[Branch]) -> Request:
+        return self._feed(branches, self.cached)
+
+    def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
+        ready = self.window.layout.end_of(branches[0].ready - 1)
+        if ready > self.cached:
+            self._plan(winner, self.cached, ready)
+
+
+class BlockRefresh(Cache):
+    """Fast-dLLM's caches: the first forward of a block runs on the whole text and is kept, the others reuse it.
+
+    `prefix` keeps what lies left of the block and feeds the block and all behind it; `dual` keeps everything and feeds
+    the block alone. When branches stand in different blocks, the round is a refresh.
+    """
+
+    needs_blocks = True
+
+    def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
+        super().__init__(config, window, readout, 0)
+        assert isinstance(window, Blocks)
+        self.blocks = window
+        self.block: int | None = None  # the block for which the cache holds
+
+    def request(self, branches: list[Branch]) -> Request:
+        current = {self.blocks.current(branch) for branch in branches}
+        if current != {self.block}:
+            return self._feed(branches, 0)
+        start, end = self.blocks.scope(branches[0])
+        if self.config.cache == "prefix":
+            return self._feed(branches, start)
+        behind = (end, self.window.layout.end)
+        return self._feed(branches, start, end, suffix=behind if behind[0] < behind[1] else None)
+
+    def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
+        if request.start > 0:
+            return
+        self.block = self.blocks.current(branches[winner])
+        start, _ = self.blocks.scope(branches[winner])
+        self._plan(winner, 0, start if self.config.cache == "prefix" else self.window.layout.end)
+
+
+CACHES: dict[str, type[Cache]] = {
+    "none": Cache,
+    "exact": ExactBlocks,
+    "prefix": BlockRefresh,
+    "dual": BlockRefresh,
+}

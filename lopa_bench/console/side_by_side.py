@@ -1,0 +1,191 @@
+"""The runs of a sweep below each other, as a person reads them: heading, numbers, ratios, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lopa_bench.console.numbers import count, number, plain
+from lopa_bench.metrics.ratios import Ratios, ratios_to_first
+from lopa_bench.metrics.varied import Run, varied
+from lopa_bench.records.schema import ERROR_REASONS
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+
+
+NUMBERS = ("k", "n", "accuracy", "TPF", "TPF/row", "TPS", "latency", "forwards", "rows")
+SHOWN = ("decoder", "decoder.k", "model")  # overrides that have a place of their own
+
+
+def result_table(run: Mapping[str, Any], aggregates: Mapping[str, Any]) -> RenderableType:
+    """One run as a heading, a row of numbers and what a reader must know of them."""
+    return side_by_side([(run, aggregates)])
+
+
+def side_by_side(runs: Sequence[Run]) -> Group:
+    """Runs below each other, each with what was varied and with its ratios to the first that it stands beside."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    ratios, apart = ratios_to_first(runs)
+    notes = [*_notes(runs), *_notes_of_ratios(ratios, apart)]
+    parts: list[RenderableType] = [
+        Text(_heading(runs), style="bold"), _table(runs, ratios), Text("\n".join(plain(note) for note in notes))
+    ]  # fmt: skip
+    return Group(*(Padding(part, (1, 0, 0, 0)) for part in parts))
+
+
+def _table(runs: Sequence[Run], ratios: Sequence[Ratios | None]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
+    table.add_column("decoder", overflow="fold")  # a long name is broken, a number never is
+    for name in NUMBERS:
+        table.add_column(name, justify="right", no_wrap=True)
+    differing = varied(runs)
+    for (run, numbers), own, ratio in zip(runs, differing, ratios, strict=True):
+        table.add_row(*map(Text, _cells(run, numbers, own, [one for one, _ in runs])))
+        if ratio is not None:
+            table.add_row(*map(Text, _ratio_cells(ratio)), style="dim")
+    return table
+
+
+def _cells(
+    run: Mapping[str, Any], numbers: Mapping[str, Any], own: Mapping[str, str], all_runs: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """`own`: what this run's overrides have that others of the table have not."""
+    several_models = len({one["model"] for one in all_runs}) > 1
+    parts = [
+        run["decoder"],
+        f"on {run['base']}" if run.get("base") else "",
+        run["model"] if several_models else "",
+        f"{run['backend']} server" if run["device"] == "server" else "",
+    ]
+    if len({one["task"] for one in all_runs}) > 1:
+        parts.append(f"task={run['task']}")
+    hidden = (*SHOWN, "task")
+    parts += [f"{name}={value}" for name, value in own.items() if name not in hidden]
+    return [
+        "\n".join(plain(part) for part in parts if part),
+        plain(run.get("k") or "-"),
+        str(numbers["n"]),
+        _with_interval(numbers, "accuracy", lambda value: f"{100 * value:.1f}", " %"),
+        _with_interval(numbers, "tpf", number),
+        number(numbers.get("tpf_row")),
+        _with_interval(numbers, "tps", number),
+        _with_interval(numbers, "latency_s", number, " s"),
+        count(numbers.get("forwards")),
+        count(numbers.get("rows")),
+    ]
+
+
+def _ratio_cells(ratios: Ratios) -> list[str]:
+    def times(name: str) -> str:
+        value = ratios.values.get(name)
+        return "-" if value is None else f"×{value:.2f}"
+
+    points = "-" if ratios.accuracy_difference is None else f"{100 * ratios.accuracy_difference:+.1f} pt"
+    names = ("tpf", "tpf_row", "tps", "latency_s", "forwards", "rows")
+    return ["to first", "", "" if ratios.is_whole else str(ratios.pairs), points, *map(times, names)]
+
+
+def _notes_of_ratios(ratios: Sequence[Ratios | None], apart: Sequence[str]) -> list[str]:
+    found = sorted({one.pairs for one in ratios if one is not None})
+    notes = [f"ratios: on the {' or '.join(map(str, found))} samples that both runs decoded"] if found else []
+    notes += [f"not side by side ({why}): their ratios compare nothing, and none is shown" for why in apart]
+    if apart and found:
+        notes.append("first: the first run above with the same task, source, model, device and counting rule")
+    return notes
+
+
+def _heading(runs: Sequence[Run]) -> str:
+    def every(*parts: str) -> str:
+        """The value that all runs share, or all values."""
+        return " / ".join(dict.fromkeys(plain(" ".join(str(run[part]) for part in parts)) for run, _ in runs))
+
+    models = dict.fromkeys(plain(run["model"]) + (" (toy model)" if run["model_is_toy"] else "") for run, _ in runs)
+    counting = dict.fromkeys(f"{numbers['preset']} ({numbers['formula']})" for _, numbers in runs)
+    return (
+        f"{every('task')}: {every('source_name')}\n"
+        f"model {' / '.join(models)}, {' / '.join(dict.fromkeys(plain(_place(run)) for run, _ in runs))}\n"
+        f"counting {' / '.join(counting)}; ranges are 95 % intervals"
+    )
+
+
+def _place(run: Mapping[str, Any]) -> str:
+    if run["device"] == "server":
+        return f"{run['backend']} server (dtype {run['dtype']})"
+    return f"{run['backend']} on {run['device']} {run['dtype']}"
+
+
+def _notes(runs: Sequence[Run]) -> list[str]:
+    """What stands between the numbers and a reader's conclusion, each said once."""
+    notes = []
+    for run, numbers in runs:
+        who = f"{run['run_id']}: " if len(runs) > 1 else ""
+        if run["status"] != "finished":
+            notes.append(f"{who}the run is {run['status']}")
+        if numbers.get("errors"):
+            reasons = ", ".join(
+                f"{reason} {count}" for reason, count in numbers["finish_reasons"].items() if reason in ERROR_REASONS
+            )
+            notes.append(f"{who}incomplete: {numbers['errors']} of {numbers['n']} samples failed ({reasons})")
+        if numbers.get("unjudged"):
+            notes.append(f"{who}{numbers['unjudged']} of {numbers['n']} completions could not be judged")
+        if len(numbers.get("pass_at") or ()) > 1:
+            notes.append(who + _pass_at(numbers["pass_at"]))
+        if numbers.get("cached_prompts"):
+            notes.append(f"{who}the server had {numbers['cached_prompts']} prompts in its cache: prefill looks faster")
+        notes += [who + line for line in _load_lines(run, numbers)]
+        if numbers.get("approximate"):
+            notes.append(f"{who}prefix reuse is approximate in this setting")
+        if numbers.get("tps_clock") == "wall":
+            alone = ", no latency" if numbers["latency_s"] is None else ", latency under load"
+            notes.append(f"{who}samples were decoded together: TPS by the wall clock of the run{alone}")
+        if len(numbers.get("machines") or ()) > 1:
+            parts = ", ".join(f"{name} {count}" for name, count in numbers["machines"].items())
+            notes.append(f"{who}the times come from different machines ({parts} samples)")
+        if numbers.get("note"):
+            notes.append(f"{numbers['preset']}: {numbers['note']}")
+    return list(dict.fromkeys(notes))
+
+
+def _pass_at(values: Mapping[str, float | None]) -> str:
+    return ", ".join(f"pass@{k} {'-' if value is None else f'{100 * value:.1f} %'}" for k, value in values.items())
+
+
+def _load_lines(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
+    """Percentiles and goodput of a server; silent for everything else."""
+    if numbers.get("requests_s") is None:
+        return []
+    names = (
+        ("latency", "latency_percentiles_s"),
+        ("first token", "ttft_percentiles_s"),
+        ("between tokens", "itl_percentiles_s"),
+    )
+    parts = [
+        f"{label} {' / '.join(number(value) for value in numbers[name].values())} s"
+        for label, name in names
+        if numbers.get(name)
+    ]
+    lines = [f"p50 / p95 / p99: {', '.join(parts)}; {number(numbers['requests_s'])} requests/s"] if parts else []
+    if numbers.get("tps_server") is not None:
+        latency = number(numbers["latency_server_s"])
+        lines.append(f"by the server's clock: TPS {number(numbers['tps_server'])}, latency {latency} s")
+    if numbers.get("goodput_s") is not None:
+        lines.append(
+            f"goodput {number(numbers['goodput_s'])} requests/s: {numbers['good']} of {numbers['n']} within the limits"
+        )
+    return lines
+
+
+def _with_interval(numbers: Mapping[str, Any], name: str, show: Callable[[float], str], unit: str = "") -> str:
+    """The value, and its 95 % interval on a line of its own, which keeps the table within 80 columns."""
+    value, interval = numbers.get(name), numbers.get(f"{name}_ci95")
+    if value is None:
+        return "-"
+    return show(value) + unit + (f"\n{show(interval[0])}–{show(interval[1])}" if interval else "")

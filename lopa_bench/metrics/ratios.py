@@ -1,0 +1,110 @@
+"""The ratios of a run to the first that it stands beside: like with like, on the samples that both decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lopa_bench.metrics.comparable import COLUMNS, Counted, Standing, key, shared, stand
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lopa_bench.metrics.varied import Run
+
+NAMES = ("tpf", "tpf_row", "tps", "latency_s", "forwards", "rows")
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """A run against its reference: `values` by name (None where either is unknown), and accuracy as a difference."""
+
+    pairs: int  # samples that both decoded
+    accuracy_difference: float | None
+    values: Mapping[str, float | None]
+    is_whole: bool = True  # no sample of either run is left out
+
+
+def ratios_to_first(runs: Sequence[Run]) -> tuple[list[Ratios | None], list[str]]:
+    """For each run its ratios to the first run above that it stands beside, None if there is none; and what sets apart
+    those that stand beside none.
+    """
+    tables = [_samples(run) if len(runs) > 1 else None for run, _ in runs]
+    found: list[Ratios | None] = []
+    apart: dict[str, None] = {}
+    firsts: list[int] = []  # of each kind of run
+    for index, run in enumerate(runs):
+        reasons = []
+        for first in firsts:
+            ratios, why = _ratios(runs[first], tables[first], run, tables[index])
+            if ratios is not None:
+                found.append(ratios)
+                break
+            reasons.append(why)
+        else:
+            found.append(None)
+            firsts.append(index)
+            apart |= dict.fromkeys(reasons)
+    return found, list(apart)
+
+
+def _ratios(
+    first: Run, first_samples: pa.Table | None, run: Run, samples: pa.Table | None
+) -> tuple[Ratios | None, str]:
+    rules = first[1].get("preset", "effective"), run[1].get("preset", "effective")
+    if first_samples is None or samples is None:
+        return _by_rows(first, run, *rules)
+    standing: Standing = stand(Counted(first[0], first_samples, rules[0]), Counted(run[0], samples, rules[1]))
+    if not standing:
+        return None, standing.why
+    reference, numbers = _over_shared(first, run)
+    is_whole = standing.pairs == first_samples.num_rows == samples.num_rows
+    return _divided(reference, numbers, standing.pairs, is_whole), ""
+
+
+def _by_rows(first: Run, run: Run, rule: str, other: str) -> tuple[Ratios | None, str]:
+    """Without the samples of both: only for runs whose rows say that they have the same ones."""
+    same = key(first[0], rule) == key(run[0], other) and first[0].get("limit") == run[0].get("limit")
+    if not same or first[1]["n"] != run[1]["n"]:
+        facts = ("task", "source_name", "model", "device", "dtype")
+        return None, ", ".join(name for name in facts if first[0][name] != run[0][name]) or "problems"
+    return _divided(first[1], run[1], run[1]["n"]), ""
+
+
+def _over_shared(first: Run, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The aggregates of both over the samples that both decoded; those at hand where these are all samples."""
+    from lopa_bench.metrics.aggregate import aggregate
+    from lopa_bench.records.reading import read_samples
+
+    whole = [read_samples(_folders(one)) for one, _ in (first, run)]
+    parts = shared(whole)
+    if all(one["correct"].equals(other["correct"]) for one, other in zip(whole, parts)):
+        return first[1], run[1]
+    rule = run[1]["preset"]
+    a, b = (aggregate(part, rule, one["seed"]) for part, (one, _) in zip(parts, (first, run)))
+    return a, b
+
+
+def _divided(reference: Mapping[str, Any], numbers: Mapping[str, Any], pairs: int, is_whole: bool = True) -> Ratios:
+    def ratio(name: str) -> float | None:
+        value, base = numbers.get(name), reference.get(name)
+        return None if value is None or not base else value / base
+
+    own, other = numbers.get("accuracy"), reference.get("accuracy")
+    difference = None if own is None or other is None else own - other
+    return Ratios(pairs, difference, {name: ratio(name) for name in NAMES}, is_whole)
+
+
+def _samples(run: Mapping[str, Any]) -> pa.Table | None:
+    from lopa_bench.records.reading import read_samples
+
+    folders = _folders(run)
+    return read_samples(folders, COLUMNS) if folders else None
+
+
+def _folders(run: Mapping[str, Any]) -> list[Path]:
+    """Where the samples are; several for a union of shards, none for a run that only its numbers are known of."""
+    found = run.get("folders") or [run.get("folder")]
+    return [Path(folder) for folder in found if folder]

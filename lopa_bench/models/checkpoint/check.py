@@ -1,0 +1,33 @@
+"""A model's small files, judged before anything is loaded, read at length or downloaded. No torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lopa_bench.errors import CheckpointError
+from lopa_bench.models.checkpoint.adapters import read_adapter
+from lopa_bench.models.checkpoint.files import weight_files
+from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.checkpoint.layouts import read_config
+from lopa_bench.models.config import ModelConfig
+from lopa_bench.settings.model import ModelSettings
+
+
+def check_model(model: ModelSettings) -> None:
+    """Whether a configured model can be one that runs here. Raises CheckpointError."""
+    assert model.path is not None
+    folder = locate(model.path, model.revision, weights=False)
+    if model.layout != "causal":  # such a checkpoint is read by transformers
+        config_of(model, folder)
+    if folder == Path(model.path).expanduser():  # else the weights may not be here yet
+        weight_files(folder)
+    if model.lora:
+        read_adapter(locate(model.lora, model.lora_revision, weights=False))
+
+
+def config_of(model: ModelSettings, folder: Path) -> ModelConfig:
+    """Sizes and special ids of a checkpoint of the configured layout. Raises CheckpointError."""
+    layout, config = read_config(folder)
+    if model.layout and layout.name != model.layout:
+        raise CheckpointError(f"{folder} has the {layout.name} layout, model.layout={model.layout} was asked for")
+    return config

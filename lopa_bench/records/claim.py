@@ -1,0 +1,110 @@
+"""From a run's key to its folder: the one of an earlier run with the same key, or a new one; locked either way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from lopa_bench.errors import StorageError
+from lopa_bench.records.integrity import Broken, own_id, run_table
+from lopa_bench.records.locks import NAME as LOCK_NAME
+from lopa_bench.records.locks import Lock, brief_lock
+from lopa_bench.records.writing import new_run_id, remove_unfinished_files
+
+if TYPE_CHECKING:
+    pass
+
+DIGITS = 10  # of the key, at the end of a run's name: they find the folder, run.parquet then tells the whole key
+
+
+@dataclass
+class Claim:
+    """A run folder that no other process writes to until `release`. `row` is its run row, if it has one.
+
+    Without a lock it is a finished run in a folder that cannot be written, and nothing of it may be changed.
+    """
+
+    folder: Path
+    lock: Lock | None
+    row: dict[str, Any] | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        return _is_finished(self.row)
+
+    @property
+    def run_id(self) -> str:
+        """The name that the rows have: the folder's, unless it was renamed since."""
+        return own_id(self.folder, self.folder.name if self.row is None else str(self.row["run_id"]))
+
+    def release(self) -> None:
+        if self.lock is None:
+            return
+        if self.row is None:  # it came to nothing before its first row: no folder stays behind
+            with suppress(OSError, StorageError), brief_lock(_gate(self.folder.parent)):
+                if [path.name for path in self.folder.iterdir()] == [LOCK_NAME]:
+                    (self.folder / LOCK_NAME).unlink()
+                    self.folder.rmdir()
+        self.lock.release()
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def claim(runs: Path, key: str, resume: bool, labels: Sequence[object]) -> Claim:
+    """The folder for a run with this key below `runs`. Raises Locked if another process is at it, StorageError if
+    nothing can be written there, but for a finished run, which then is claimed without a lock.
+
+    Looking for a folder and making one is one step for all processes, so that two which start at once meet.
+    """
+    import pyarrow.parquet  # noqa: F401  # a slow import, which must not happen under the lock
+
+    try:
+        with brief_lock(_gate(runs)):
+            earlier = find(runs, key) if resume else []
+            if not earlier:
+                folder = runs / new_run_id(runs, *labels, key[:DIGITS])
+                return Claim(folder, Lock(folder))
+            folder, row = earlier[0]
+            found = Claim(folder, Lock(folder), row)
+    except StorageError:
+        archived = [
+            Claim(folder, None, row) for folder, row in (find(runs, key) if resume else []) if _is_finished(row)
+        ]
+        if archived:
+            return archived[0]
+        raise
+    remove_unfinished_files(folder)
+    return found
+
+
+def find(runs: Path, key: str) -> list[tuple[Path, dict[str, Any] | None]]:
+    """The runs with this key, the best to go on with first: finished ones, and of those the newest.
+
+    A folder without a run row is known by its name alone: its process is just starting, or its row was damaged.
+    """
+    found: list[tuple[Path, dict[str, Any] | None]] = []
+    for folder in runs.glob(f"*-{key[:DIGITS]}*"):
+        row = None
+        with suppress(FileNotFoundError, Broken):
+            row = run_table(folder / "run.parquet").to_pylist()[0]
+        if row is None or row["key"] == key:
+            found.append((folder, row))
+    return sorted(found, key=lambda item: (_is_finished(item[1]), item[0].name), reverse=True)
+
+
+def _is_finished(row: dict[str, Any] | None) -> bool:
+    return row is not None and row["status"] == "finished"
+
+
+def _gate(runs: Path) -> Path:
+    return runs / ".lock"

@@ -1,0 +1,187 @@
+"""`python -m lopa_bench.run.benchmark`: what a decode costs beside the bare model calls that it needs.
+
+The same decodes are timed whole, and as nothing but their model calls (network and head on recorded inputs), in turn
+and in one process, so that the ratio holds on a noisy machine. Then: samples per second, one by one and packed, with
+the CPU threads that a run takes by default. With `--ar`: autoregressive decoding of the embedded twin, its bare model
+calls, and what `transformers` itself takes for the same texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from decoders import Decoder, DecoderConfig, Request, decode, make_decoder
+from decoders.types import Decode
+from lopa_bench.backends.local import Job, LocalBackend, Session
+from lopa_bench.models.served import TORCH_THREADS, default_threads, serve
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.model import ModelSettings
+from tasks.registry import make_task
+from tasks.types import TaskConfig
+
+
+def recorded(steps: Decode, log: list[Request]) -> Decode:
+    """Passes a decode through and notes its requests."""
+    request = next(steps)
+    while True:
+        log.append(request)
+        prediction = yield request
+        try:
+            request = steps.send(prediction)
+        except StopIteration as stop:
+            return stop.value
+
+
+@torch.inference_mode()
+def bare(backend: LocalBackend, requests: list[Request]) -> None:
+    """The model calls of a decode and nothing else: no masks to choose, no decoder, no records."""
+    session = Session(backend.new_cache(), backend.config.shifted, backend.config.mask_id)
+    for request in requests:
+        segment = session.open(request, backend.device)
+        session.last = (request.start, {})
+        rows, columns = session.needed()
+        hidden_TD = backend.model([segment], keep=True)
+        index = torch.from_numpy(rows * request.ids.shape[1] + columns)
+        backend.model.logits(hidden_TD[index.to(hidden_TD.device)]).sum().item()
+
+
+def overhead(
+    backend: LocalBackend, decoder: Decoder, prompts: list[list[int]], vocab: Any, repeats: int
+) -> dict[str, float]:
+    """Median seconds of a pass over the prompts, whole and bare, alternating."""
+    logs: list[list[Request]] = []
+    for prompt in prompts:
+        logs.append([])
+        backend.decode(recorded(decode(decoder, prompt, vocab), logs[-1]))
+
+    def whole() -> None:
+        for prompt in prompts:
+            backend.decode(decode(decoder, prompt, vocab))
+
+    def calls() -> None:
+        for log in logs:
+            bare(backend, log)
+
+    pairs = [(_seconds(whole), _seconds(calls)) for _ in range(repeats)]
+    return {
+        "whole_s": statistics.median(pair[0] for pair in pairs),
+        "bare_s": statistics.median(pair[1] for pair in pairs),
+        "ratio": statistics.median(pair[0] / pair[1] for pair in pairs),
+        "forwards": sum(len(log) for log in logs),
+    }
+
+
+def packing(
+    backend: LocalBackend,
+    decoder: Decoder,
+    prompts: list[list[int]],
+    vocab: Any,
+    batch: int,
+    repeats: int,
+    threads: int | None,
+) -> dict[str, float]:
+    """Samples per second decoded one by one and `batch` at a time, and whether the ids are the same."""
+    jobs = [Job(prompt, partial(decode, decoder, prompt, vocab)) for prompt in prompts]
+    results: dict[int, list[Any]] = {}
+
+    def run(size: int) -> Callable[[], None]:
+        def go() -> None:
+            torch.set_num_threads(threads or default_threads(backend.model, size, TORCH_THREADS))
+            outcomes = dict(backend.stream(jobs, batch=size))
+            results[size] = [outcome.generation.ids for _, outcome in sorted(outcomes.items()) if outcome.generation]
+
+        return go
+
+    pairs = [(_seconds(run(1)), _seconds(run(batch))) for _ in range(repeats)]
+    return {
+        "single_per_s": len(prompts) / statistics.median(pair[0] for pair in pairs),
+        "packed_per_s": len(prompts) / statistics.median(pair[1] for pair in pairs),
+        "ratio": statistics.median(pair[0] / pair[1] for pair in pairs),
+        "same_ids": float(results[1] == results[batch]),
+    }
+
+
+def autoregressive(samples: int, repeats: int, threads: int | None) -> dict[str, float]:
+    """Median seconds of greedy decodes: ours, their bare model calls, and `generate`, in turn."""
+    from lopa_bench.backends.autoregressive import decode_text, load_causal
+
+    settings = ModelSettings(path="embedded:mini_ar", layout="causal")
+    model = load_causal(settings, LocalSettings(device="cpu", threads=threads))
+    task = make_task(TaskConfig(source="embedded", limit=samples), embedded_default=True)
+    prompts = [model.codec.encode(task.prompt(problem)) for problem in task.problems]
+    texts = [decode_text(model, prompt, 128, 0.0, 0).generation for prompt in prompts]
+
+    def whole() -> None:
+        for prompt in prompts:
+            decode_text(model, prompt, 128, 0.0, 0)
+
+    @torch.inference_mode()
+    def calls() -> None:
+        import transformers
+
+        for prompt, text in zip(prompts, texts):
+            cache = transformers.DynamicCache(config=model.network.config)
+            assert text is not None
+            for fed in [prompt, *([token] for token in text.ids[:-1])]:
+                arguments = {model.cache_name: cache, "use_cache": True, "logits_to_keep": 1}
+                model.network(input_ids=torch.tensor([fed]), **arguments)
+
+    def generate() -> None:
+        for prompt in prompts:
+            model.network.generate(torch.tensor([prompt]), max_new_tokens=128, do_sample=False)
+
+    rounds = [(_seconds(whole), _seconds(calls), _seconds(generate)) for _ in range(repeats)]
+    return {
+        "whole_s": statistics.median(times[0] for times in rounds),
+        "bare_s": statistics.median(times[1] for times in rounds),
+        "ratio": statistics.median(times[0] / times[1] for times in rounds),
+        "generate_ratio": statistics.median(times[2] / times[1] for times in rounds),
+    }
+
+
+def _seconds(action: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="embedded:mini", help="checkpoint folder (default: the embedded model)")
+    parser.add_argument("--k", type=int, nargs="+", default=[0, 4, 8], help="lookahead branches")
+    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--ar", action="store_true", help="the autoregressive twin instead")
+    args = parser.parse_args()
+    if args.ar:
+        _print("ar", autoregressive(args.samples, args.repeats, args.threads))
+        return
+    settings = ModelSettings(path=args.model, max_length=512)
+    served = serve(settings, LocalSettings(threads=args.threads))
+    backend = LocalBackend(served.network, 512)
+    task = make_task(TaskConfig(source="embedded", limit=args.samples), embedded_default=True)
+    prompts = [served.encode(task.prompt(problem)) for problem in task.problems]
+    for k in args.k:
+        config = DecoderConfig(k=k, gen_length=128, block_size=16, attention="block_causal")
+        decoder = make_decoder(config)
+        numbers = overhead(backend, decoder, prompts, served.vocabulary, args.repeats)
+        _print(f"lopa k={k}", numbers)
+        numbers = packing(backend, decoder, prompts, served.vocabulary, args.batch, args.repeats, args.threads)
+        _print(f"lopa k={k}, batch {args.batch}", numbers)
+
+
+def _print(label: str, numbers: dict[str, float]) -> None:
+    print(f"{label}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers.items()))
+
+
+if __name__ == "__main__":
+    main()

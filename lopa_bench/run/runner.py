@@ -1,0 +1,257 @@
+"""One run: problems -> prompts -> decodes -> records -> scores -> numbers; continued if it was begun before."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lopa_bench.console.progress import Progress
+from lopa_bench.console.report import report
+from lopa_bench.errors import StorageError
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.metrics.latency import load
+from lopa_bench.plan.identity import check_unchanged
+from lopa_bench.plan.plan import Plan, make_plan
+from lopa_bench.plan.units import Unit
+from lopa_bench.records.claim import Claim, claim
+from lopa_bench.records.integrity import set_aside_damage, shortfall
+from lopa_bench.records.reading import read_samples, read_steps
+from lopa_bench.records.writing import RunStore, compact, unscored_parts
+from lopa_bench.run.judging import judge_part
+from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, missing_units, rows_on_disk
+from lopa_bench.settings.backend import ServerSettings
+from lopa_bench.settings.config import Config
+from lopa_bench.tracking.tracker import make_tracker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lopa_bench.engines.base import Engine
+
+    Rows = Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]  # a sample row and its step rows
+
+AGGREGATE_COLUMNS = ("n", "errors", "accuracy", "tpf", "tps", "latency_s")
+STEP_COLUMNS = ("positions", "winner", "branches")  # what a tracker draws
+ROUNDS = 3  # of decoding what is missing: whatever was written and cannot be read again is done once more
+
+
+class Result(NamedTuple):
+    """The run row, its aggregates as an object, and where it lies."""
+
+    row: dict[str, Any]
+    folder: Path
+
+
+def run(config: Config, resolved: Mapping[str, Any]) -> Result:
+    """Runs one configuration, or what is left of it, and prints its table and JSON line.
+
+    `resolved` is the same configuration as plain data, for the record. Raises TaskError or CheckpointError before the
+    first decode if data or model cannot be had, Locked if another process is at the same run, StorageError if its
+    files cannot be written.
+    """
+    plan = make_plan(config, resolved)
+    runs = Path(config.run.out).expanduser() / "runs"
+    with claim(runs, plan.identity.key, config.resume, plan.labels) as claimed:
+        row = _archived(claimed, plan) if claimed.lock is None else _carried_out(claimed, plan)
+    report(row, row["aggregates"], claimed.folder)
+    return Result(row, claimed.folder)
+
+
+def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
+    """The row of a run after all that it lacked was done. No model is loaded if nothing is to be decoded."""
+    from lopa_bench.engines.opening import open_engine
+    from lopa_bench.run.rows import now
+
+    run_id = claimed.run_id
+    if set_aside_damage(claimed.folder, run_id):
+        claimed.row = None
+    rows = rows_on_disk(claimed.folder)
+    missing = missing_units(plan.units, rows)
+    waiting = unscored_parts(claimed.folder)
+    row = claimed.row
+    if row and claimed.is_finished and not missing and not waiting and row["n"] == rows.num_rows:
+        return _finished_before(claimed, plan)
+    started = row["created"] if row else now()
+    if row and not missing:  # it was ended behind the last decode
+        return _Runner(plan, claimed, run_id, lambda status: _again(row, status), rows, waiting).run([], _nothing)
+    with open_engine(plan, claimed.folder) as engine:
+        from lopa_bench.run.rows import Rows
+
+        check_unchanged(plan.config, plan.identity)
+        maker = Rows(run_id, plan, engine)
+        runner = _Runner(plan, claimed, run_id, lambda status: maker.run(status, started), rows, waiting)
+        warn_of_other_machines(rows, maker.machine)
+        return runner.run(missing, lambda units: _decoded(engine, maker, units))
+
+
+def _archived(claimed: Claim, plan: Plan) -> dict[str, Any]:
+    """The row of a finished run whose folder cannot be written. Raises StorageError if it is damaged."""
+    assert claimed.row is not None
+    if reason := shortfall(claimed.folder, claimed.row):
+        raise StorageError(f"{claimed.folder} cannot be written, and it is damaged: {reason}")
+    return _finished_before(claimed, plan)
+
+
+def _finished_before(claimed: Claim, plan: Plan) -> dict[str, Any]:
+    """The row of a run that has all its samples; nothing is decoded and no model is loaded."""
+    assert claimed.row is not None
+    _say(f"finished at {claimed.row['finished']}: {claimed.folder}; resume=false runs it again")
+    return claimed.row | {"aggregates": _numbers(claimed.folder, plan)}
+
+
+def _again(row: Mapping[str, Any], status: str) -> dict[str, Any]:
+    """The row of a run that goes on without a model, with the facts of the process that decoded."""
+    from lopa_bench.run.rows import now
+
+    unknown = dict.fromkeys((*AGGREGATE_COLUMNS, "aggregates"))
+    return {**row, **unknown, "status": status, "finished": None if status == "running" else now()}
+
+
+def _decoded(engine: Engine, maker: Any, units: Sequence[Unit]) -> Rows:
+    for sample in engine.samples(units):
+        yield maker.sample(sample), maker.steps(sample)
+
+
+def _nothing(units: Sequence[Unit]) -> Rows:
+    return iter(())
+
+
+def _numbers(folder: Path, plan: Plan) -> dict[str, Any]:
+    samples = read_samples(folder)
+    numbers = aggregate(samples, plan.config.run.preset, plan.config.run.seed)
+    backend = plan.config.backend
+    if isinstance(backend, ServerSettings):
+        numbers |= load(samples, numbers["wall_s"], backend.slo_s, backend.slo_ttft_s)
+    return numbers
+
+
+def warn_of_other_machines(rows: pa.Table, machine: str) -> None:
+    """Says that earlier samples of a run were decoded elsewhere."""
+    seen = zip(rows["machine"].to_pylist(), rows["finish_reason"].to_pylist(), strict=True)
+    if others := sorted({name for name, reason in seen if name is not None and reason not in REDONE} - {machine}):
+        _say(
+            f"warning: this is {machine}, earlier samples were decoded on {', '.join(others)}: "
+            "the times of this run come from different machines, so its TPS and latency are of neither"
+        )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class _Runner:
+    """A run that is under way. `row_of` makes its run row for a status, `rows` are what it begins with, and `waiting`
+    the parts of them without verdicts.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        claimed: Claim,
+        run_id: str,
+        row_of: Callable[[str], dict[str, Any]],
+        rows: pa.Table,
+        waiting: Sequence[str],
+    ) -> None:
+        self.plan = plan
+        self.claimed = claimed
+        self.folder = claimed.folder
+        self.run_id = run_id
+        self.row_of = row_of
+        self.seen = [row for row in rows.to_pylist() if row["finish_reason"] not in REDONE]
+        self.tracker = make_tracker(plan.config.tracker, claimed.folder)
+        self.store = RunStore(claimed.folder)
+        self.store.flushed += waiting
+        self.is_scoring = False
+
+    def run(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> dict[str, Any]:
+        """Everything between the first decode and the last row. On an exception what was decoded is kept."""
+        if self.claimed.row:
+            _say(f"going on in {self.folder}: {len(units)} of {len(self.plan.units)} samples are missing")
+        row = self.row_of("running")
+        self.store.write_run(row)
+        self.claimed.row = row
+        self.tracker.start(row)
+        try:
+            with self._progress() as self.progress:
+                self._complete(units, decode)
+            row = self._finish(row)
+        except BaseException as error:
+            self._stop(error)
+            raise
+        tables = {"samples": read_samples(self.folder), "steps": read_steps(self.folder, STEP_COLUMNS)}
+        self.tracker.finish(row["aggregates"], tables)
+        return row
+
+    def _progress(self) -> Progress:
+        label = " ".join(self.plan.labels[2:]).replace(" k", " k=")
+        return Progress(len(self.plan.units), label, self.seen, quiet=not self.plan.config.run.progress)
+
+    def _complete(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> None:
+        """Decodes and scores until every unit has a row that can be read back. Raises StorageError if that fails."""
+        self._judge()
+        for _ in range(ROUNDS):
+            for row, steps in decode(units):
+                self.store.add(row, steps)
+                self.progress.add(row)
+                self._judge()
+            self.store.flush()
+            self._judge()
+            set_aside_damage(self.folder, self.run_id)
+            units = missing_units(self.plan.units, rows_on_disk(self.folder), redone=())
+            if not units:
+                return
+        raise StorageError(
+            f"{len(units)} of {len(self.plan.units)} samples are not in {self.folder} though all were done"
+        )
+
+    def _judge(self) -> None:
+        """Scores the samples of all parts that were written since; they are on disk, whatever ends the scoring."""
+        self.is_scoring = True
+        while self.store.flushed:
+            rows, judged = judge_part(self.store, self.plan.task, self.store.flushed[0])
+            del self.store.flushed[0]
+            self.progress.judged(judged)
+            for row in rows:
+                self.tracker.sample(row)
+        self.is_scoring = False
+
+    def _finish(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Merges the parts and completes the run row."""
+        from lopa_bench.run.rows import now
+
+        try:
+            compact(self.store)
+        except StorageError as error:  # it makes reading faster, no more
+            _say(f"warning: {error}; the parts of this run were not merged")
+        numbers = _numbers(self.folder, self.plan)
+        summary = {name: numbers.get(name) for name in AGGREGATE_COLUMNS}
+        finished = {**row, "status": "finished", "finished": now(), "aggregates": numbers, **summary}
+        self.store.write_run(finished)
+        return finished
+
+    def _stop(self, error: BaseException) -> None:
+        """Keeps what was decoded and says how to go on. What goes wrong here does not hide what went wrong first."""
+        try:
+            self.store.flush()
+            if self.store.flushed and not self.is_scoring:
+                _say("scoring what was decoded first; Ctrl-C again leaves that to the next start")
+                self._judge()
+        except Exception as second:
+            lost = f"{self.store.buffered} decoded samples are lost: " if self.store.buffered else ""
+            _say(f"warning: {lost}{second}")
+        finally:
+            with suppress(StorageError):
+                self.store.write_run(self.row_of("interrupted" if isinstance(error, KeyboardInterrupt) else "failed"))
+            self.tracker.fail(f"{type(error).__name__}: {error}")
+            self._say_how_to_go_on()
+
+    def _say_how_to_go_on(self) -> None:
+        units = self.plan.units
+        done = len(units) - len(missing_units(units, read_samples(self.folder, RESUME_COLUMNS)))
+        command = shlex.join(["python", "-m", "lopa_bench", *sys.argv[1:]])
+        _say(f"stopped after {done} of {len(units)} samples, kept in {self.folder}; to go on: {command}")

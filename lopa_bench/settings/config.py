@@ -1,0 +1,108 @@
+"""The whole configuration of a run, as structured configs: a wrong name or value fails before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from decoders.config import DecoderConfig
+from lopa_bench.settings.backend import (
+    SETTINGS,
+    BackendSettings,
+    LocalSettings,
+    ServerSettings,
+)
+from lopa_bench.settings.model import ModelSettings
+from lopa_bench.settings.tracker import TrackerConfig
+from tasks.types import TaskConfig
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass
+class RunSettings:
+    """How the problems are worked through.
+
+    `batch`: samples decoded together in one model call. `warmup`: untimed decodes before the first sample.
+    `shard`: "i/n" takes the problems whose index leaves i when divided by n; None takes all.
+    `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
+    """
+
+    seed: int = 0
+    batch: int = 1
+    warmup: int = 1
+    shard: str | None = None
+    preset: str = "effective"
+    out: str = "outputs"
+    progress: bool = True
+
+
+@dataclass
+class ObjectiveSettings:
+    """What an optimising sweeper is told of a job: the aggregate `maximise`, as long as `accuracy` is reached."""
+
+    maximise: str | None = None
+    accuracy: float | None = None
+
+
+@dataclass
+class Config:
+    """Everything that a run depends on.
+
+    `resume`: continue an earlier run with the same settings, or print its numbers if it is finished.
+    `fail_fast`: a sweep starts no further job once one has failed. `against`: the run of a sweep with which all others
+    are paired at its end, as NAME:VALUE, such as decoder:ar.
+    """
+
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    backend: BackendSettings = field(default_factory=BackendSettings)  # a choice of conf/backend
+    tracker: TrackerConfig = field(default_factory=TrackerConfig)
+    run: RunSettings = field(default_factory=RunSettings)
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    resume: bool = True
+    fail_fast: bool = False
+    against: str | None = None
+
+
+CHOICES = {
+    "model.dtype": ("auto", "float32", "bfloat16", "float16"),
+    "model.attention": ("full", "block_causal"),
+    "model.layout": (None, "dream", "llada", "causal"),
+    "tracker.name": ("none", "wandb"),
+    "tracker.mode": ("online", "offline", "disabled"),
+    "objective.maximise": (None, "tpf", "tpf_row", "tps", "tps_decode", "accuracy", "tokens_per_processed"),
+}
+LARGEST = 2**63 - 1  # what a record holds
+RANGES: dict[str, tuple[float, float]] = {
+    "model.max_length": (2, 2**24),
+    "model.gen_length": (1, 65536),
+    "model.block_size": (1, 65536),
+    "run.batch": (1, 65536),
+    "run.warmup": (0, 65536),
+    "run.seed": (0, LARGEST),
+    "task.samples": (1, 65536),
+    "task.limit": (1, LARGEST),
+    "objective.accuracy": (0, 1),
+}
+
+
+def register() -> None:
+    """Makes the schema known to Hydra under the name `schema`."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Config)
+    store.store(group="backend/schema", name="local", node=LocalSettings)
+    store.store(group="backend/schema", name="server", node=ServerSettings)
+
+
+def structured(backend: str) -> DictConfig:
+    """The schema of a configuration with this backend."""
+    from omegaconf import OmegaConf
+
+    schema = OmegaConf.structured(Config)
+    schema.backend = SETTINGS.get(backend, LocalSettings)
+    return schema

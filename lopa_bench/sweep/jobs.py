@@ -1,0 +1,257 @@
+"""One job of a sweep: a process of its own, watched from here, whatever launcher called.
+
+The job's folder holds `settings.yaml` (what the process is given), `job.log` (all it printed), `outcome.json` (its own
+last words, lopa_bench/sweep/child.py) and `job.json` (how it ended, seen from outside).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from lopa_bench import ROOT
+from lopa_bench.console.numbers import plain
+from lopa_bench.metrics.varied import as_text, by_name
+from lopa_bench.records.schema import to_json
+from lopa_bench.system.out_of_memory import oom_kills
+from lopa_bench.system.storage import whole_file
+from lopa_bench.system.streams import secure
+
+STOP = "stop"  # in the sweep's folder: no further job is to start
+GRACE_SECONDS = 60.0  # for a job that was asked to stop, before it is killed
+LOG, REPORT, OUTCOME, SETTINGS = "job.log", "job.json", "outcome.json", "settings.yaml"
+VARIED = "varied.json"  # in the sweep's folder: the names of what its jobs differ in
+# As `-m lopa_bench.sweep.child`, but of this installation: the launch folder may hold a folder `lopa_bench`.
+START = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from lopa_bench.sweep.child import main
+del sys.path[0]
+sys.exit(main())
+"""
+RUN_COLUMNS = ("n", "accuracy", "tpf", "tps")
+
+
+class JobFailed(RuntimeError):
+    """What an optimising sweeper is told of a job without a value."""
+
+
+@dataclass
+class JobReport:
+    """How a job ended. `path` is its run's folder, `error` the last line of what went wrong."""
+
+    job: int
+    status: str
+    overrides: list[str]
+    folder: str
+    started: str | None = None
+    seconds: float | None = None
+    run_id: str | None = None
+    path: str | None = None
+    error: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    numbers: dict[str, Any] = field(default_factory=dict)  # aggregates of the run
+
+    def write(self) -> None:
+        with whole_file(Path(self.folder) / REPORT) as file:
+            file.write(to_json(asdict(self)).encode())
+
+    def row(self) -> dict[str, Any]:
+        """As a row of sweep.parquet."""
+        row = {name: value for name, value in asdict(self).items() if name != "numbers"}
+        return row | {name: self.numbers.get(name) for name in RUN_COLUMNS}
+
+
+def note_varied(sweep: Path, names: Sequence[str]) -> None:
+    """Left in the sweep's folder for its jobs, which may run on other machines."""
+    sweep.mkdir(parents=True, exist_ok=True)
+    with whole_file(sweep / VARIED) as file:
+        file.write(to_json(list(names)).encode())
+
+
+def own_of(overrides: Sequence[str], sweep: Path) -> dict[str, str]:
+    """A job's overrides without those that all jobs of its sweep have."""
+    try:
+        names = json.loads((sweep / VARIED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, value in by_name(overrides).items() if name in names}
+
+
+def read_report(folder: Path) -> JobReport | None:
+    try:
+        return JobReport(**json.loads((folder / REPORT).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def supervise(settings: DictConfig) -> Any:
+    """Runs one job and reports it. Returns the report, or the objective's value if one is set (else JobFailed)."""
+    secure()  # a launcher's worker has not passed main()
+    hydra = HydraConfig.get()
+    sweep = Path(hydra.runtime.cwd) / hydra.sweep.dir
+    folder = sweep / str(hydra.sweep.subdir)
+    report = JobReport(int(hydra.job.num), "running", list(hydra.overrides.task), str(folder), _now())
+    if (sweep / STOP).exists():
+        report.status, report.started = "skipped", None
+        report.write()
+        return _returned(report, settings)
+    if settings.tracker.name != "none":
+        settings.tracker.group = settings.tracker.group or sweep.name
+        settings.tracker.varied = as_text(own_of(report.overrides, sweep))
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(folder / SETTINGS) as file:
+        file.write(as_given(settings).encode())
+    report.write()
+    try:
+        _watch(report, hydra.runtime.cwd)
+    finally:
+        report.write()
+        _say(report)
+        if settings.fail_fast and report.status != "finished":
+            (sweep / STOP).touch()
+    return _returned(report, settings)
+
+
+def as_given(settings: DictConfig) -> str:
+    """The resolved settings as YAML that means the same when it is read: a dollar sign of a user's text stays one."""
+    return OmegaConf.to_yaml(OmegaConf.create(_escaped(OmegaConf.to_container(settings, resolve=True))))
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _escaped(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return value.replace("${", "\\${") if isinstance(value, str) else value
+
+
+def _returned(report: JobReport, settings: DictConfig) -> Any:
+    if settings.objective.maximise is None:
+        return asdict(report)
+    if report.status != "finished":
+        raise JobFailed(f"job {report.job} is {report.status}: {report.error}")
+    return objective(report.numbers, settings.objective.maximise, settings.objective.accuracy)
+
+
+def objective(numbers: Mapping[str, Any], name: str, accuracy: float | None) -> float:
+    """The value to maximise. Below the wanted accuracy it is negative and the smaller the more is missing."""
+    if accuracy is not None and (numbers.get("accuracy") or 0.0) < accuracy:
+        return (numbers.get("accuracy") or 0.0) - accuracy
+    return float(numbers.get(name) or 0.0)
+
+
+def _watch(report: JobReport, cwd: str) -> None:
+    """Starts the process, waits for its end and fills in the report.
+
+    It has a process group of its own, so that signals reach it through here alone and nothing of it outlives it.
+    """
+    folder = Path(report.folder)
+    (folder / OUTCOME).unlink(missing_ok=True)
+    command = [sys.executable, "-c", START, str(folder), *report.overrides]
+    began, kills = time.monotonic(), oom_kills()
+    with open(folder / LOG, "ab", buffering=0) as log:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=_environment(), start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stderr is not None
+        tee = threading.Thread(target=_tee, args=(process.stderr, log, report.job), daemon=True)
+        tee.start()
+        try:
+            process.wait()
+        except BaseException:  # Ctrl-C, or a batch system's launcher that wants this process to end
+            _end(process)
+            raise
+        finally:
+            _kill_group(process)
+            tee.join(timeout=2)
+            report.seconds = round(time.monotonic() - began, 3)
+            fill_in(report, process.poll(), read_outcome(folder), oom_kills() - kills)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Lets the job flush; a second Ctrl-C does not. (A job of a background shell would ignore SIGINT.)"""
+    with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+        process.terminate()
+        process.wait(timeout=GRACE_SECONDS)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Hydra's own variables must not reach the job's process. Its log holds every character, whatever the terminal can
+    show.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HYDRA_")}
+    return kept | {"PYTHONIOENCODING": "utf-8"}
+
+
+def _tee(source: IO[bytes], log: IO[bytes], job: int) -> None:
+    """What the job says of its progress goes to its log and, with its number, to the terminal.
+
+    It is read to its end whether or not it can be written: a full pipe would hold the job up for ever.
+    """
+    for line in source:
+        with suppress(OSError, ValueError):  # a full disk; a closed log
+            log.write(line)
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"[{job}] {line.decode(errors='replace')}")
+
+
+def read_outcome(folder: Path) -> dict[str, Any] | None:
+    """The last words of the job's process; None if it could not say any."""
+    try:
+        return json.loads((folder / OUTCOME).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def fill_in(report: JobReport, code: int | None, outcome: Mapping[str, Any] | None, oom_killed: int) -> None:
+    """The verdict from outside (exit code, the kernel's count of out-of-memory kills) and from inside (`outcome`)."""
+    report.exit_code = code if code is not None and code >= 0 else None
+    report.signal = -code if code is not None and code < 0 else None
+    said = dict(outcome or {})
+    report.status = said.get("status", "vanished")
+    report.error = said.get("error")
+    for name in ("run_id", "path"):
+        setattr(report, name, said.get(name))
+    report.numbers = said.get("numbers") or {}
+    if report.signal is not None:
+        name = signal.Signals(report.signal).name
+        report.status = "out_of_memory" if oom_killed > 0 and report.signal == signal.SIGKILL else "killed"
+        report.error = "killed by the kernel for memory" if report.status == "out_of_memory" else f"killed by {name}"
+    elif outcome is None:
+        report.error = f"the process ended with status {code} in the middle of the run and said nothing (os._exit?)"
+    elif report.status == "finished" and code != 0:
+        report.status, report.error = "failed", f"the run is complete, but its process ended with status {code}"
+
+
+def _say(report: JobReport) -> None:
+    seconds = "" if report.seconds is None else f" after {report.seconds:.1f} s"
+    reason = f" ({report.error})" if report.error else ""
+    where = f", see {Path(report.folder) / LOG}" if report.status != "finished" else ""
+    print(plain(f"[{report.job}] {report.status}{seconds}{reason}{where}"), file=sys.stderr, flush=True)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,172 @@
+"""A multirun as a whole: which jobs there are, how they ended, and all their runs side by side at the end."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from lopa_bench.console.numbers import plain
+from lopa_bench.errors import StorageError
+from lopa_bench.metrics.varied import by_name, differing
+from lopa_bench.sweep.jobs import REPORT, SETTINGS, JobReport, note_varied, read_report
+
+if TYPE_CHECKING:
+    from lopa_bench.metrics.varied import Run
+
+log = logging.getLogger(__name__)
+
+RECORD = "sweep.parquet"
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+
+
+@dataclass
+class Sweep:
+    """`expected`: the overrides of each job where they are known before the jobs run. `against`: see Config."""
+
+    folder: Path
+    expected: list[list[str]] = field(default_factory=list)
+    against: str | None = None
+
+    def jobs(self) -> list[JobReport]:
+        """All jobs by number; a report that still says running is of a job whose watcher is gone."""
+        reports = {
+            report.job: report for path in self.folder.glob(f"*/{REPORT}") if (report := read_report(path.parent))
+        }
+        for job, overrides in enumerate(self.expected):
+            if job not in reports:
+                reports[job] = JobReport(job, "not_started", overrides, str(self.folder / str(job)))
+        for report in reports.values():
+            if report.status == "running":
+                report.status, report.error = "vanished", "the process that watched this job has ended"
+        return [reports[job] for job in sorted(reports)]
+
+
+class SweepTable(Callback):
+    """Notes a multirun when it starts. Hydra calls no end of one that fails, so `conclude` is called by main()."""
+
+    opened: Sweep | None = None  # of this process: a process has one multirun at most
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        folder = Path(config.hydra.sweep.dir).absolute()
+        if any(folder.glob(f"*/{REPORT}")):  # not an exception: Hydra makes a warning of any that a callback raises
+            print(
+                f"error: hydra.sweep.dir={folder} holds the jobs of another sweep; allowed: a new folder",
+                file=sys.stderr,
+            )
+            sys.exit(2)
+        SweepTable.opened = Sweep(folder, _expected(config), config.against)
+        try:
+            note_varied(folder, varied_names(config, SweepTable.opened.expected))
+        except (OSError, StorageError) as error:  # an exception of a callback would be a warning of Hydra's
+            print(f"error: {plain(error)}", file=sys.stderr)
+            sys.exit(2)
+
+
+def _expected(config: DictConfig) -> list[list[str]]:
+    """The jobs as Hydra's own sweeper will make them; unknown for sweepers that decide as they go."""
+    if config.hydra.sweeper._target_ != BASIC_SWEEPER:
+        return []
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    params = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
+    overrides = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
+    return [job for batch in BasicSweeper.split_arguments(overrides, None) for job in batch]
+
+
+def varied_names(config: DictConfig, expected: Sequence[Sequence[str]]) -> list[str]:
+    """What the jobs differ in; of a sweeper that decides as it goes, what it may choose."""
+    if expected:
+        return list(dict.fromkeys(name for own in differing(expected) for name in own))
+    return list(by_name(f"{name}=" for name in config.hydra.sweeper.get("params") or ()))
+
+
+def conclude() -> int:
+    """Writes sweep.parquet and prints the end of this process's multirun. Returns 0 if every job has finished, else 1.
+
+    Without a multirun, or when none of its jobs was started: 0 and silence.
+    """
+    sweep = SweepTable.opened
+    jobs = sweep.jobs() if sweep else []
+    if sweep is None or all(job.status == "not_started" for job in jobs):
+        return 0
+    from lopa_bench.records.schema import to_table
+    from lopa_bench.records.writing import write_table
+    from lopa_bench.sweep.report import report_sweep
+
+    try:
+        write_table(sweep.folder / RECORD, to_table("jobs", [job.row() for job in jobs]))
+    except (OSError, StorageError) as error:  # each job has its job.json
+        log.warning("%s", plain(error))
+    runs = finished_runs(jobs)
+    report_sweep(sweep.folder, jobs, with_unions(runs), sweep.against)
+    _track(jobs, sweep.folder, runs)
+    return int(any(job.status != "finished" for job in jobs))
+
+
+def finished_runs(jobs: Sequence[JobReport]) -> list[Run]:
+    """Run rows and aggregates of the jobs that have finished, in the order of the jobs. A run that was moved or broken
+    since is named in a warning and left out.
+    """
+    from lopa_bench.records.reading import read_run
+
+    runs: list[Run] = []
+    for job in jobs:
+        if job.status == "finished" and job.path:
+            try:
+                runs.append((read_run(job.path).to_pylist()[0] | _facts_of(job), job.numbers))
+            except (OSError, StorageError) as error:
+                log.warning("job %s is not in the table: %s", job.job, plain(error))
+    return runs
+
+
+def _facts_of(job: JobReport) -> dict[str, Any]:
+    return {"folder": job.path, "folders": [job.path], "overrides": job.overrides}
+
+
+def with_unions(runs: Sequence[Run]) -> list[Run]:
+    """The runs, all shards of one run replaced by their union if none is missing.
+
+    Shards belong together if they are of the same run, cut into as many, and counted by the same rule; of a shard that
+    was done twice the later one counts.
+    """
+    groups: dict[tuple[Any, ...], dict[str | None, Run]] = {}
+    for position, (row, numbers) in enumerate(runs):
+        shard = row["shard"]
+        key = (row["union_key"], shard.rpartition("/")[2], numbers.get("preset")) if shard else (position,)
+        groups.setdefault(key, {})[shard] = (row, numbers)
+    return [one for group in groups.values() for one in _union(group)]
+
+
+def _union(group: Mapping[str | None, Run]) -> list[Run]:
+    """`group`: runs by their shard, all of one `i/n`."""
+    runs = list(group.values())
+    shard = runs[0][0]["shard"]
+    if not shard or len(runs) != int(shard.rpartition("/")[2]):
+        return runs
+    from lopa_bench.metrics.aggregate import aggregate
+    from lopa_bench.records.reading import read_samples
+
+    first, numbers = runs[0]
+    folders = [str(row["folder"]) for row, _ in runs]
+    whole = aggregate(read_samples(folders), numbers["preset"], first["seed"])
+    return [({**first, "run_id": f"{len(runs)} shards", "shard": None, "folders": folders}, whole)]
+
+
+def _track(jobs: Sequence[JobReport], folder: Path, runs: Sequence[Run]) -> None:
+    """With the tracker of the first job that was started."""
+    from omegaconf import OmegaConf
+
+    from lopa_bench.settings.tracker import TrackerConfig
+    from lopa_bench.tracking.sweep import track_sweep
+
+    settings = next((path for job in jobs if (path := Path(job.folder) / SETTINGS).exists()), None)
+    if settings is not None:
+        track_sweep(TrackerConfig(**OmegaConf.load(settings).tracker), folder, runs)

@@ -1,0 +1,86 @@
+"""What a person and a program see at the end of a sweep: its runs side by side, its jobs, then one line of JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from lopa_bench.console.numbers import plain
+from lopa_bench.console.paired import paired_table
+from lopa_bench.console.report import console_on, json_values, show
+from lopa_bench.console.side_by_side import side_by_side
+from lopa_bench.metrics.paired import baseline_first
+from lopa_bench.metrics.varied import Run, settings_of, varied
+from lopa_bench.records.schema import to_json
+from lopa_bench.sweep.jobs import JobReport
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def report_sweep(
+    folder: Path,
+    jobs: Sequence[JobReport],
+    runs: Sequence[Run],
+    against: str | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """The end of a multirun on stdout: its runs side by side, perhaps paired with the one that `against` names, its
+    jobs, then one JSON line.
+    """
+    stream = stream or sys.stdout
+    console = console_on(stream)
+    is_paired = False
+    if against:
+        runs, is_paired = baseline_first(runs, against)
+    if runs:
+        show(console, lambda: side_by_side(runs))
+    if against:
+        unpaired = plain(f"no run with {against} has finished with others beside it: nothing is paired")
+        show(console, lambda: (paired_table(runs) if is_paired else None) or unpaired)
+    show(console, lambda: job_table(jobs))
+    failed = sum(job.status != "finished" for job in jobs)
+    if failed:
+        text = plain(f"{failed} of {len(jobs)} jobs did not finish; their logs: {folder}/<job>/job.log")
+        print(f"\n{text}", file=stream)
+    ids = [job.run_id for job in jobs if job.status == "finished"]
+    values = {"runs": ids, "jobs": len(jobs), "failed": failed, "path": str(folder)}
+    values["table"] = [
+        json_values(run, numbers, run.get("folder")) | {"varied": settings_of(own, run)}
+        for (run, numbers), own in zip(runs, varied(runs), strict=True)
+    ]
+    print(to_json(values), file=stream, flush=True)
+
+
+def job_table(jobs: Sequence[JobReport]) -> RenderableType:
+    """All jobs of a sweep; overrides that all of them share are said once, above."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    shared = [text for text in jobs[0].overrides if len(jobs) > 1 and all(text in job.overrides for job in jobs)]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
+    for name in ("job", "status"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    for name in ("overrides", "path"):
+        table.add_column(name, overflow="fold")
+    for job in jobs:
+        own = plain(" ".join(text for text in job.overrides if text not in shared))
+        seconds = "-" if job.seconds is None else f"{job.seconds:.1f}"
+        where = plain(_near(job.path or job.folder))
+        table.add_row(
+            str(job.job), job.status, seconds, Text(own), Text(f"{where}\n{plain(job.error)}" if job.error else where)
+        )
+    heading = Text(f"jobs, all with {plain(' '.join(shared))}" if shared else "jobs", style="bold")
+    return Padding(Group(heading, table), (1, 0, 0, 0))
+
+
+def _near(path: str) -> str:
+    """The path from here, if it is below."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
