@@ -10,10 +10,10 @@ from analysis.labels import decoding, model_of, source_of, task_of, varied
 from analysis.runs import Run
 from analysis.study import Study
 from analysis.text import plain
-from lopa_bench.metrics.aggregate import compare as compare_samples
 from lopa_bench.metrics.comparable import Counted, stand
+from lopa_bench.metrics.paired import compare as compare_samples
+from lopa_bench.metrics.paired import with_adjusted_p
 from lopa_bench.metrics.presets import PRESETS
-from lopa_bench.metrics.statistics import adjusted
 
 MANY_TESTS = (
     "Each p value is McNemar's exact test for one pair of runs. Of many such tests some are small by chance: the "
@@ -25,13 +25,16 @@ MANY_TESTS = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """`numbers` as `lopa_bench.metrics.aggregate.compare` gives them: differences are b - a, ratios b / a."""
+    """`numbers` as `lopa_bench.metrics.paired.compare` gives them: differences are b - a, ratios b / a."""
 
     a: Run
     b: Run
     numbers: Mapping[str, Any]
-    adjusted_p: float | None = None
     differs: str = ""  # beside the decoder: what is no comparison of decoders
+
+    @property
+    def adjusted_p(self) -> float | None:
+        return self.numbers.get("adjusted_p")
 
 
 def compare(a: Run, b: Run, preset: str = "effective") -> Comparison:
@@ -60,9 +63,8 @@ def against_baselines(study: Study) -> list[Comparison]:
 
 def adjust(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """With p values adjusted for the number of comparisons."""
-    tested = [one for one in comparisons if one.numbers["mcnemar_p"] is not None]
-    values = iter(adjusted([one.numbers["mcnemar_p"] for one in tested]))
-    return [one if one.numbers["mcnemar_p"] is None else replace(one, adjusted_p=next(values)) for one in comparisons]
+    found = with_adjusted_p([one.numbers for one in comparisons])
+    return [replace(one, numbers=numbers) for one, numbers in zip(comparisons, found, strict=True)]
 
 
 def in_words(one: Comparison) -> str:

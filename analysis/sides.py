@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.study import TUNED, Group
 from lopa_bench.metrics.comparable import common_grid
+from lopa_bench.metrics.statistics import Estimate
 
 Point = tuple[Any, ...]  # values of TUNED
 LOOKAHEAD = ("confidence", "attention", "complete", "floor")  # settings that a decoder has otherwise without it
@@ -47,7 +47,7 @@ def at_one_setting(group: Group, base: str, k: int) -> list[Run]:
     return [next((run for run in side if point(run) == setting), _most_like(side, setting)) for side in sides]
 
 
-def tuned(group: Group, base: str, value: Callable[[Run, Group], Value]) -> list[Entrant]:
+def tuned(group: Group, base: str, value: Callable[[Run, Group], Estimate]) -> list[Entrant]:
     """A base decoder and LoPA on it with every k, each at the best of the settings that all of them were tried on.
 
     `value` of a run among others counts the samples that all of them decoded. Those that were tried on fewer than two

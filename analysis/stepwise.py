@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from analysis.numbers import NOTHING, Value
 from analysis.runs import Run
-from lopa_bench.metrics.statistics import divide, percentile_interval, resampled_sums, sum_by_group
+from lopa_bench.metrics.statistics import Estimate, divide, percentile_interval, resampled_sums, sum_by_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,8 +43,8 @@ class ScoreFill:
     filled: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    pooled: Value
-    within: Value
+    pooled: Estimate
+    within: Estimate
     steps: int
 
 
@@ -124,7 +123,7 @@ def _bin_means(
     return divide(total[:n], total[n:]), low, high
 
 
-def _correlation(centred: np.ndarray, groups: np.ndarray, seed: int) -> Value:
+def _correlation(centred: np.ndarray, groups: np.ndarray, seed: int) -> Estimate:
     """Pearson's correlation of centred ranks, which is Spearman's, with a bootstrap interval over samples.
 
     The ranks are taken once and not again in every draw: that makes the sum of products a sum over samples.
@@ -133,8 +132,8 @@ def _correlation(centred: np.ndarray, groups: np.ndarray, seed: int) -> Value:
     sums = sum_by_group(np.stack([x * y, x * x, y * y], axis=1), groups)
     value = _pearson(sums.sum(axis=0, keepdims=True))[0]
     if not np.isfinite(value):
-        return NOTHING
-    return Value(
+        return Estimate()
+    return Estimate(
         float(value), percentile_interval(_pearson(resampled_sums(sums, seed=seed))) if len(sums) > 1 else None
     )
 

@@ -12,16 +12,32 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.numbers import Numbers, Value, measure
 from analysis.runs import Run, RunError, find_runs, usable
 from analysis.stepwise import Digest, digest
+from lopa_bench.metrics import aggregate
+from lopa_bench.metrics.aggregate import Measured
 from lopa_bench.metrics.comparable import Counted, Standing, shared, stand
+from lopa_bench.metrics.statistics import Estimate
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Key = tuple[Any, ...]
 Group = list[Run]  # runs that stand side by side
+SERVED = "ar_server"  # the preset of runs against a server, which has its own counts and no others
+
+
+def measure(run: Run, samples: pa.Table | None = None) -> Measured:
+    """The numbers of a run; of these of its samples only, if they are given."""
+    seed = int(run.row["seed"])
+    if samples is None:
+        return aggregate.measure(run.samples, seed, run.wall_s)
+    return aggregate.measure(samples, seed)
+
+
+def preset_for(run: Run, preset: str) -> str:
+    """`preset`, or that of a server where a server decoded."""
+    return SERVED if run.is_server else preset
 
 
 class Study:
@@ -30,7 +46,7 @@ class Study:
     def __init__(self, runs: Iterable[Run]) -> None:
         self.all_runs = list(runs)
         self.runs = usable(self.all_runs)
-        self._numbers: dict[Key, Numbers] = {}
+        self._numbers: dict[Key, Measured] = {}
         self._digests: dict[Key, Digest] = {}
         self._shared: dict[Key, dict[str, pa.Table | None]] = {}
         self._series: dict[Key, list[Group]] = {}
@@ -48,7 +64,7 @@ class Study:
             raise RunError(f"no finished run under {root}{seen}; python -m lopa_bench makes one")
         return study
 
-    def numbers(self, run: Run, among: Sequence[Run] = ()) -> Numbers:
+    def numbers(self, run: Run, among: Sequence[Run] = ()) -> Measured:
         """Of all its samples; of a run `among` others, of the samples that all of them decoded."""
         samples = self.shared(among)[run.id] if among else None
         name = (run.id, _ids(among) if samples is not None else None)
@@ -56,7 +72,7 @@ class Study:
             self._numbers[name] = measure(run, samples)
         return self._numbers[name]
 
-    def value(self, run: Run, quantity: str, preset: str | None = None, among: Sequence[Run] = ()) -> Value:
+    def value(self, run: Run, quantity: str, preset: str | None = None, among: Sequence[Run] = ()) -> Estimate:
         return self.numbers(run, among).get(quantity, preset)
 
     def digest(self, run: Run, among: Sequence[Run] = ()) -> Digest:

@@ -10,12 +10,11 @@ import pytest
 from analysis.comparisons import against_baselines
 from analysis.figures.registry import FIGURES
 from analysis.figures.throughput import figure1
-from analysis.numbers import measure
 from analysis.replay.trace import trace
 from analysis.report import write_report
 from analysis.runs import RunError, find_run
 from analysis.stepwise import digest
-from analysis.study import Study
+from analysis.study import Study, measure
 from analysis.tables.article import TABLES
 from analysis.tables.render import to_markdown
 from tests.analysis_runs import sweep, write_run

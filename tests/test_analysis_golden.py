@@ -25,9 +25,8 @@ import pytest
 
 from analysis.figures.scaling import figure4
 from analysis.figures.style import PUBLISHED
-from analysis.numbers import measure
 from analysis.runs import find_run
-from analysis.study import Study
+from analysis.study import Study, measure
 from analysis.tables.article import TABLES
 from analysis.tables.model import Table
 from analysis.tables.render import to_csv, to_markdown

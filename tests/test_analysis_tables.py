@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.numbers import measure
 from analysis.runs import find_run, find_runs
-from analysis.study import Study
+from analysis.study import Study, measure
 from analysis.tables import published
 from analysis.tables.article import TABLES
 from analysis.tables.model import Table

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lopa_bench.metrics.aggregate import Running, aggregate, compare
+from lopa_bench.metrics.aggregate import Running, aggregate
+from lopa_bench.metrics.paired import compare
 from lopa_bench.metrics.presets import PRESETS, PresetError
 from lopa_bench.metrics.statistics import Ratio, bootstrap, mcnemar, mean_pass_at, wilson
 from lopa_bench.records.schema import COLUMNS, to_table

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.metrics.aggregate import aggregate, compare
+from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.metrics.latency import latencies, load, percentiles
-from lopa_bench.metrics.presets import numeric, problems
+from lopa_bench.metrics.paired import compare
+from lopa_bench.metrics.presets import numeric
 from lopa_bench.records.schema import to_table
 from tests.test_records import sample
 
@@ -123,7 +124,7 @@ def test_what_a_server_tells_has_names_of_its_own() -> None:
         sample(1, content_tokens=30, server_s=3.0, ttft_s=1.5, itl_s=[0.3], cached_tokens=0),
     ]
     samples = table(rows)
-    found = latencies(samples, numeric(samples), problems(samples), seed=0)
+    found = latencies(samples, numeric(samples))
     assert (found["tps_server"], found["latency_server_s"], found["cached_prompts"]) == (10.0, 2.0, 1)
     assert found["ttft_percentiles_s"] == pytest.approx({"p50": 1.0, "p95": 1.45, "p99": 1.49})
     assert found["itl_percentiles_s"] == pytest.approx({"p50": 0.2, "p95": 0.29, "p99": 0.298})

@@ -24,11 +24,11 @@ from analysis.figures.style import (
     shades,
     shown,
 )
-from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.study import Study
 from analysis.text import clipped, plain
 from lopa_bench.metrics.comparable import common_grid
+from lopa_bench.metrics.statistics import Estimate
 
 MOST = 8  # series in one figure
 NOT_TUNED = " (no other k was tuned)"
@@ -176,7 +176,7 @@ def _curve(
                     )  # fmt: skip
 
 
-def _series(ax: Axes, x: Sequence[float], values: list[Value], index: int, line: str, label: str) -> None:
+def _series(ax: Axes, x: Sequence[float], values: list[Estimate], index: int, line: str, label: str) -> None:
     style: Any = {"color": COLOURS[index % len(COLOURS)], "linestyle": line, "marker": MARKERS[index % len(MARKERS)]}
     ax.errorbar(x, points(values), errors(values), elinewidth=0.9, capsize=2, label=label, **style)
 

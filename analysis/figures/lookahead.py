@@ -20,9 +20,8 @@ from analysis.figures.style import (
     paper_style,
     points,
 )
-from analysis.numbers import Value
 from analysis.study import Study
-from lopa_bench.metrics.statistics import wilson
+from lopa_bench.metrics.statistics import Estimate, wilson
 
 MEASURES = {"neg_entropy": "negative entropy, nats", "prob": "probability", "margin": "margin"}
 
@@ -100,7 +99,7 @@ def score_fill(study: Study) -> Figure | None:
     return figure
 
 
-def _rho(value: Value) -> str:
+def _rho(value: Estimate) -> str:
     if value.value is None:
         return "–"
     text = f"{value.value:.2f}"
@@ -109,13 +108,13 @@ def _rho(value: Value) -> str:
     return text.replace("-", "−")
 
 
-def _share(counts: np.ndarray, rank: int) -> Value:
+def _share(counts: np.ndarray, rank: int) -> Estimate:
     """Percent of the calls that had a choice; Wilson's interval, which takes calls for independent."""
     count, total = int(counts[rank]), int(counts.sum())
-    return Value(count / total, wilson(count, total)).scaled(100)
+    return Estimate(count / total, wilson(count, total)).scaled(100)
 
 
-def _line(ax: Axes, x: list[int], values: list[Value], index: int, label: str) -> None:
+def _line(ax: Axes, x: list[int], values: list[Estimate], index: int, label: str) -> None:
     ax.errorbar(x, points(values), errors(values), color=COLOURS[index % len(COLOURS)], linestyle=LINES[index % 4],
                 marker=MARKERS[index % len(MARKERS)], elinewidth=0.7, capsize=1.5, label=label)  # fmt: skip
 

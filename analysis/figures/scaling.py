@@ -21,11 +21,11 @@ from analysis.figures.style import (
     points,
 )
 from analysis.labels import task_name
-from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.study import Study
 from analysis.tables import published
 from analysis.tables.match import has_settings
+from lopa_bench.metrics.statistics import Estimate
 
 PRESET = "lopa_dream"
 TPF_PART = 0.55  # share of a panel's height, from below
@@ -97,7 +97,7 @@ def _published(ax: Axes, right: Axes, curve: Curve) -> None:
     right.plot(ks, [float(row["score"]) for row in curve], "--", marker="s", **PUBLISHED)
 
 
-def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> tuple[list[Value], list[Value]]:
+def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> tuple[list[Estimate], list[Estimate]]:
     """TPF and score, and as a dotted line the score of greedy decoding on the same samples."""
     ks = [run.k or 0 for run in series]
     reference = study.baseline(series[0], base="greedy")  # the article's vanilla; k = 0 is in the curve itself
@@ -116,7 +116,9 @@ def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> tuple[l
     return tpf, score
 
 
-def _differences(ax: Axes, right: Axes, curve: Curve, series: list[Run], tpf: list[Value], score: list[Value]) -> None:
+def _differences(
+    ax: Axes, right: Axes, curve: Curve, series: list[Run], tpf: list[Estimate], score: list[Estimate]
+) -> None:
     """Measured - published, beside each measured point that has a published one."""
     said = {int(row["branches"]): row for row in curve}
     for axes, column, values, digits in ((ax, "tpf", tpf, 2), (right, "score", score, 1)):

@@ -18,8 +18,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.numbers import Value
 from analysis.study import Study
+from lopa_bench.metrics.statistics import Estimate
 
 WIDTH = 7.0  # inches: the text width of a two-column paper
 PANEL_HEIGHT = 2.7
@@ -119,7 +119,7 @@ def save(figure: Figure, folder: Path, name: str) -> Path:
     return folder / f"{name}.png"
 
 
-def errors(values: Sequence[Value]) -> np.ndarray:
+def errors(values: Sequence[Estimate]) -> np.ndarray:
     """Lengths of the error bars below and above; none where there is no interval."""
     lengths = [
         (0.0, 0.0)
@@ -130,7 +130,7 @@ def errors(values: Sequence[Value]) -> np.ndarray:
     return np.array(lengths, dtype=float).reshape(-1, 2).T
 
 
-def points(values: Sequence[Value]) -> np.ndarray:
+def points(values: Sequence[Estimate]) -> np.ndarray:
     return np.array([np.nan if value.value is None else value.value for value in values], dtype=float)
 
 

@@ -10,20 +10,20 @@ from matplotlib.figure import Figure
 from analysis.figures.choice import panel_titles
 from analysis.figures.style import COLOURS, GREY, Plot, errors, panels, paper_style, points, shown
 from analysis.labels import decoding, task_name
-from analysis.numbers import Value, preset_for
 from analysis.runs import Run
 from analysis.sides import tuned_words
-from analysis.study import Study
+from analysis.study import Study, preset_for
 from analysis.tables import published
 from analysis.tables.article import branches
 from analysis.tables.match import article_run, others, plain_and_lopa, references, tuned_systems
 from analysis.text import clipped, plain
+from lopa_bench.metrics.statistics import Estimate
 
 TASKS = ("mbpp", "gsm8k")
 PRESET = "lopa_dist"
 FASTEST = {"LoPA-Dist-NV": "S12", "LoPA-Dist-Ascend": "S18"}  # the settings whose TPS the article's bars show
 NOT_TUNED = ", not tuned"
-Bar = tuple[str, float | None, Value]  # label, published, measured
+Bar = tuple[str, float | None, Estimate]  # label, published, measured
 
 
 def figure1(study: Study) -> Figure | None:
@@ -51,7 +51,7 @@ def _article_bars(study: Study, task: str) -> list[Bar]:
             wanted = published.system_settings(FASTEST[row["system"]]) if kind == "lopa" else None
             device = published.PLATFORMS.get(row["system"], "")
             run = article_run(study, row["model"], task, kind, wanted, device=device)
-            measured = Value(None) if run is None else _speed(study, run)
+            measured = Estimate() if run is None else _speed(study, run)
             model = row["model"].replace("-100BA6B", "").replace("-7B-Base", "")
             n = "" if run is None else f", n = {study.numbers(run).decoded}"
             bars.append(
@@ -82,7 +82,7 @@ def _bar(study: Study, run: Run, group: list[Run], among: list[Run], says: str) 
     return f"{label}\n{settings}{says}".replace("\n, ", "\n").strip(), None, _speed(study, run, among)
 
 
-def _speed(study: Study, run: Run, among: Sequence[Run] = ()) -> Value:
+def _speed(study: Study, run: Run, among: Sequence[Run] = ()) -> Estimate:
     return study.value(run, "tps", preset_for(run, PRESET), among)
 
 

@@ -16,14 +16,14 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from analysis.figures.choice import by_context, panel_titles
 from analysis.figures.style import COLOURS, MARKERS, Plot, errors, panels, paper_style, shade, shown
 from analysis.labels import base_name
-from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.sides import on_common_settings
 from analysis.study import Study
 from analysis.text import clipped
+from lopa_bench.metrics.statistics import Estimate
 
 CHARACTERS, BESIDE = 24, 10  # of a legend's text in an inch, and what a marker and the gap beside it take
-Point = tuple[Run, Value, Value]  # run, x, y
+Point = tuple[Run, Estimate, Estimate]  # run, x, y
 KIND = {"greedy": "P", "fast_dllm": "^", "d2f": "s", "dream": "X", "llada": "v"}
 
 
@@ -49,7 +49,7 @@ def pareto(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def _scatter(
     study: Study,
-    measure: Callable[[Run, Sequence[Run]], Value],
+    measure: Callable[[Run, Sequence[Run]], Estimate],
     label: str,
     decorate: Callable[[Axes, list[Point]], None],
 ) -> Figure | None:
@@ -88,7 +88,7 @@ def _ids_on_common_settings(group: list[Point]) -> set[str]:
     return {run.id for run in on_common_settings([run for run, _, _ in group])}
 
 
-def _point(ax: Axes, run: Run, x: Value, y: Value, highest: int, is_tuned: bool) -> None:
+def _point(ax: Axes, run: Run, x: Estimate, y: Estimate, highest: int, is_tuned: bool) -> None:
     """Hollow: one setting beside many, which is no match for the best of them."""
     colour = shade((run.k or 0) / highest)
     marker = "o" if run.row["decoder"] == "lopa" else KIND.get(run.base, MARKERS[-1])

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from analysis.labels import decoding, hardware, model_of, task_name, task_of
-from analysis.numbers import preset_for
 from analysis.runs import Run
 from analysis.sides import Entrant, tuned_words
-from analysis.study import Group, Study
+from analysis.study import Group, Study, preset_for
 from analysis.tables import published
 from analysis.tables.match import article_run, has_settings, others, plain_and_lopa, references, tuned_systems
 from analysis.tables.model import Column, Line, Read, Table, quantity, setting

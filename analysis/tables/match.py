@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from analysis.numbers import Value
 from analysis.runs import Run
 from analysis.sides import BASES, Entrant, at_one_setting, bases, tuned
 from analysis.study import Group, Key, Study, best
 from analysis.tables import published
+from lopa_bench.metrics.statistics import Estimate
 
 PLAIN = ("greedy", "dream", "llada")  # a vanilla decoder, one position a forward or the model's own sampler
 
@@ -102,7 +102,7 @@ def tuned_systems(study: Study, group: Group, preset: str) -> list[list[Entrant]
     that all of these were tried on. Other base decoders have other settings and stand apart.
     """
 
-    def speed(run: Run, among: Group) -> Value:
+    def speed(run: Run, among: Group) -> Estimate:
         return study.value(run, "tps", preset, among)
 
     return [entrants for base in bases(group) if (entrants := tuned(group, base, speed))]

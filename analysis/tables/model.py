@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.numbers import NOTHING, Value, preset_for
 from analysis.runs import Run
-from analysis.study import Study
+from analysis.study import Study, preset_for
+from lopa_bench.metrics.statistics import Estimate
 
-Read = Callable[[Study, Run, Sequence[Run]], Value]  # of a run, on the samples that it shares with others
+Read = Callable[[Study, Run, Sequence[Run]], Estimate]  # of a run, on the samples that it shares with others
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Cell:
-    measured: Value
+    measured: Estimate
     printed: str
 
     @property
@@ -68,8 +68,8 @@ class Table:
     def cells(self, line: Line) -> list[Cell]:
         return [Cell(self._measured(column, line), line.published.get(column.key, "")) for column in self.columns]
 
-    def _measured(self, column: Column, line: Line) -> Value:
-        return NOTHING if line.run is None else column.read(self.study, line.run, line.among)
+    def _measured(self, column: Column, line: Line) -> Estimate:
+        return Estimate() if line.run is None else column.read(self.study, line.run, line.among)
 
     def n(self, line: Line) -> int | None:
         return None if line.run is None else self.study.numbers(line.run, line.among).decoded
@@ -118,8 +118,8 @@ def quantity(name: str, preset: str | None = None, factor: float = 1.0) -> Read:
 def setting(name: str, convert: Callable[[float], float] = float) -> Read:
     """A decoder setting of the run as a number."""
 
-    def read(study: Study, run: Run, among: Sequence[Run]) -> Value:
+    def read(study: Study, run: Run, among: Sequence[Run]) -> Estimate:
         value = run.settings.get(name)
-        return Value(convert(value)) if isinstance(value, int | float) else NOTHING
+        return Estimate(convert(value)) if isinstance(value, int | float) else Estimate()
 
     return read

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.numbers import SERVED
 from analysis.runs import Run
+from analysis.study import SERVED
 from analysis.tables import published
 from lopa_bench.metrics.presets import PRESETS
 

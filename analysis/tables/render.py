@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from analysis.labels import describe, hardware, source_of
-from analysis.numbers import Value
 from analysis.tables.model import Cell, Column, Line, Table
 from analysis.tables.notes import mark
 from analysis.text import csv_cell, html, latex, markdown
+from lopa_bench.metrics.statistics import Estimate
 
 NO_RUN = "no run"
 NOTHING = "–"
 LONG = 40  # lines from which LaTeX needs a table that breaks over pages
 
 
-def measured(value: Value, digits: int) -> str:
+def measured(value: Estimate, digits: int) -> str:
     """ "8.31 [7.90, 8.72]" """
     if value.value is None:
         return NOTHING

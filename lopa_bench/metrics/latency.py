@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lopa_bench.metrics.presets import Columns, errored, pa_array
-from lopa_bench.metrics.statistics import Ratio, bootstrap, quotient
+from lopa_bench.metrics.statistics import Ratio, quotient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 PERCENTILES = (50, 95, 99)
 
 
-def latencies(samples: pa.Table, columns: Columns, groups: np.ndarray, seed: int) -> dict[str, Any]:
-    """Seconds per sample: mean with interval, and percentiles; of a server also its own clock, the time to the first
-    token and between tokens, and how many prompts it had in a cache.
+def mean_latency(columns: Columns) -> Ratio:
+    """Seconds per sample."""
+    return Ratio(columns["latency_s"], np.ones_like(columns["latency_s"]))
+
+
+def latencies(samples: pa.Table, columns: Columns) -> dict[str, Any]:
+    """Percentiles of the seconds per sample; of a server also its own clock, the time to the first token and between
+    tokens, and how many prompts it had in a cache.
     """
-    latency = Ratio(columns["latency_s"], np.ones_like(columns["latency_s"]))
     cached = columns["cached_tokens"]
     return {
-        "latency_s": latency.value,
-        "latency_s_ci95": bootstrap({"latency_s": latency}, groups, seed)["latency_s"],
         "latency_percentiles_s": percentiles(columns["latency_s"]),
         "ttft_percentiles_s": percentiles(columns["ttft_s"]),
         "itl_percentiles_s": percentiles(_gaps(samples)),

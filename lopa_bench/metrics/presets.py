@@ -155,15 +155,19 @@ def ratios(rule: Preset, columns: Columns) -> dict[str, Ratio]:
 
 
 def decoded_samples(samples: pa.Table, rule: Preset) -> pa.Table:
-    """The rows that ratios are made of."""
+    """The rows that ratios are made of. Raises PresetError."""
     rows = samples.filter(pa_array(~errored(samples)))
-    sources = set(rows["token_source"].to_pylist())
-    if rule.token_source and sources - {rule.token_source}:
+    if not answers(rule, rows):
         raise PresetError(
             f"this preset needs rows with token_source {rule.token_source!r} (counted by a server); "
-            f"these have {', '.join(map(repr, sorted(sources)))}"
+            f"these have {', '.join(map(repr, sorted(set(rows['token_source'].to_pylist()))))}"
         )
     return rows
+
+
+def answers(rule: Preset, decoded: pa.Table) -> bool:
+    """Whether a rule can count these rows."""
+    return not rule.token_source or set(decoded["token_source"].to_pylist()) <= {rule.token_source}
 
 
 def errored(samples: pa.Table) -> np.ndarray:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.metrics.comparable import COLUMNS, Counted, Standing, key, shared, stand
+from lopa_bench.metrics.paired import samples_of
+from lopa_bench.metrics.statistics import quotient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +32,7 @@ def ratios_to_first(runs: Sequence[Run]) -> tuple[list[Ratios | None], list[str]
     """For each run its ratios to the first run above that it stands beside, None if there is none; and what sets apart
     those that stand beside none.
     """
-    tables = [_samples(run) if len(runs) > 1 else None for run, _ in runs]
+    tables = [samples_of(run, COLUMNS) if len(runs) > 1 and _is_on_disk(run) else None for run, _ in runs]
     found: list[Ratios | None] = []
     apart: dict[str, None] = {}
     firsts: list[int] = []  # of each kind of run
@@ -76,9 +77,8 @@ def _by_rows(first: Run, run: Run, rule: str, other: str) -> tuple[Ratios | None
 def _over_shared(first: Run, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The aggregates of both over the samples that both decoded; those at hand where these are all samples."""
     from lopa_bench.metrics.aggregate import aggregate
-    from lopa_bench.records.reading import read_samples
 
-    whole = [read_samples(_folders(one)) for one, _ in (first, run)]
+    whole = [samples_of(one) for one, _ in (first, run)]
     parts = shared(whole)
     if all(one["correct"].equals(other["correct"]) for one, other in zip(whole, parts)):
         return first[1], run[1]
@@ -88,23 +88,13 @@ def _over_shared(first: Run, run: Run) -> tuple[Mapping[str, Any], Mapping[str, 
 
 
 def _divided(reference: Mapping[str, Any], numbers: Mapping[str, Any], pairs: int, is_whole: bool = True) -> Ratios:
-    def ratio(name: str) -> float | None:
-        value, base = numbers.get(name), reference.get(name)
-        return None if value is None or not base else value / base
-
     own, other = numbers.get("accuracy"), reference.get("accuracy")
     difference = None if own is None or other is None else own - other
-    return Ratios(pairs, difference, {name: ratio(name) for name in NAMES}, is_whole)
+    return Ratios(
+        pairs, difference, {name: quotient(numbers.get(name), reference.get(name)) for name in NAMES}, is_whole
+    )
 
 
-def _samples(run: Mapping[str, Any]) -> pa.Table | None:
-    from lopa_bench.records.reading import read_samples
-
-    folders = _folders(run)
-    return read_samples(folders, COLUMNS) if folders else None
-
-
-def _folders(run: Mapping[str, Any]) -> list[Path]:
-    """Where the samples are; several for a union of shards, none for a run that only its numbers are known of."""
-    found = run.get("folders") or [run.get("folder")]
-    return [Path(folder) for folder in found if folder]
+def _is_on_disk(run: Mapping[str, Any]) -> bool:
+    """Not so for a run of which only its numbers are known."""
+    return bool(run.get("folders") or run.get("folder"))

@@ -20,6 +20,20 @@ _BLOCK = 4_000_000  # drawn indices held at once, which bounds the memory at abo
 Interval = tuple[float, float]
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % interval; either may be missing."""
+
+    value: float | None = None
+    interval: Interval | None = None
+
+    def scaled(self, factor: float) -> Estimate:
+        if self.value is None:
+            return self
+        interval = None if self.interval is None else (self.interval[0] * factor, self.interval[1] * factor)
+        return Estimate(self.value * factor, interval)
+
+
 def wilson(successes: int, trials: int) -> Interval | None:
     """95 % interval of a rate; None without trials."""
     if trials == 0:
@@ -33,9 +47,10 @@ def wilson(successes: int, trials: int) -> Interval | None:
 
 def mcnemar(only_first: int, only_second: int) -> float:
     """Exact two-sided p value that two runs are equally accurate, from the pairs on which they differ."""
-    pairs, fewer = only_first + only_second, min(only_first, only_second)
-    tail = sum(comb(pairs, count) for count in range(fewer + 1))
-    return min(1.0, 2 * tail / 2**pairs)
+    from scipy.stats import binomtest
+
+    pairs = only_first + only_second
+    return float(binomtest(only_first, pairs).pvalue) if pairs else 1.0
 
 
 def adjusted(p_values: Sequence[float]) -> list[float]:
