@@ -24,6 +24,7 @@ ANSWERS = [  # completion, answer
     (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
     (r"\boxed{\left\{ 1, 2 \right\}}", r"\left\{ 1, 2 \right\}"),
     (r"\boxed{$5$}", "5"),
+    (r"\boxed{7, that is \boxed{5}}", "5"),  # the one that opens last
     (r"\fbox{5}", "5"),
     (r"\boxed{}", None),
     (r"The answer is 5. \boxed{}", None),
