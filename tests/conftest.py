@@ -54,7 +54,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     config = ModelConfig(
         vocab_size=tokenizer.get_vocab_size(), hidden_size=32, intermediate_size=64, layers=2, heads=4, kv_heads=2,
-        head_dim=8, rope_theta=10000.0, rms_eps=1e-6, qkv_bias=True, qk_norm=False, tied=True, shifted=True,
+        head_dim=8, rope_theta=10000.0, rms_eps=1e-6, qkv_bias=True, qk_norm=False, tied=True, shift="shifted",
         mask_id=2, end_ids=(1,), pad_id=0, max_positions=512, block_size=8,
     )  # fmt: skip
     torch.manual_seed(0)

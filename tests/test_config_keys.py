@@ -57,8 +57,8 @@ def test_every_size_of_the_dream_layout_is_read_from_its_key(folder: Path) -> No
     )  # fmt: skip
     assert found == ModelConfig(
         vocab_size=101, hidden_size=48, intermediate_size=70, layers=5, heads=6, kv_heads=3, head_dim=10,
-        rope_theta=7.5, rms_eps=1e-3, qkv_bias=True, qk_norm=False, tied=True, shifted=True, mask_id=9, end_ids=(8, 7),
-        pad_id=6, bos_id=5, max_positions=33, block_size=4, rope_float32=False,
+        rope_theta=7.5, rms_eps=1e-3, qkv_bias=True, qk_norm=False, tied=True, shift="shifted", mask_id=9,
+        end_ids=(8, 7), pad_id=6, bos_id=5, max_positions=33, block_size=4, rope_float32=False,
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_every_size_of_the_llada_layout_is_read_from_its_key(folder: Path) -> No
     )  # fmt: skip
     assert found == ModelConfig(
         vocab_size=128, hidden_size=48, intermediate_size=70, layers=5, heads=6, kv_heads=3, head_dim=8,
-        rope_theta=7.5, rms_eps=1e-3, qkv_bias=True, qk_norm=False, tied=True, shifted=False, mask_id=9, end_ids=(8,),
+        rope_theta=7.5, rms_eps=1e-3, qkv_bias=True, qk_norm=False, tied=True, shift="none", mask_id=9, end_ids=(8,),
         pad_id=6, bos_id=5, max_positions=33, block_size=None, rope_float32=False,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from lopa_bench.models.config import ModelConfig
 RECORDED = json.loads((Path(__file__).parent / "golden" / "adapters.json").read_text())
 CONFIG = ModelConfig(
     vocab_size=40, hidden_size=16, intermediate_size=24, layers=3, heads=2, kv_heads=1, head_dim=8, rope_theta=10000.0,
-    rms_eps=1e-6, qkv_bias=True, qk_norm=False, tied=False, shifted=True, mask_id=39, end_ids=(1,), pad_id=0,
+    rms_eps=1e-6, qkv_bias=True, qk_norm=False, tied=False, shift="shifted", mask_id=39, end_ids=(1,), pad_id=0,
 )  # fmt: skip
 OUT = {"q_proj": 16, "k_proj": 8, "v_proj": 8, "o_proj": 16, "gate_proj": 24, "up_proj": 24, "down_proj": 16,
        "attn_out": 16, "ff_proj": 24, "ff_out": 16, "lm_head": 40}  # fmt: skip

@@ -34,8 +34,8 @@ class ToyNetwork:
         self.embed = SimpleNamespace(weight=torch.zeros(1))
         self.config = ModelConfig(
             vocab_size=VOCAB.size, hidden_size=1, intermediate_size=1, layers=0, heads=1, kv_heads=1, head_dim=1,
-            rope_theta=1.0, rms_eps=1.0, qkv_bias=False, qk_norm=False, tied=True, shifted=shifted,
-            mask_id=MASK, end_ids=(END,), pad_id=0, max_positions=max_length,
+            rope_theta=1.0, rms_eps=1.0, qkv_bias=False, qk_norm=False, tied=True,
+            shift="shifted" if shifted else "none", mask_id=MASK, end_ids=(END,), pad_id=0, max_positions=max_length,
         )  # fmt: skip
 
     def eval(self) -> ToyNetwork:
