@@ -10,6 +10,7 @@ from analysis.labels import decoding, model_of, source_of, task_of, varied
 from analysis.runs import Run
 from analysis.study import Study
 from analysis.text import plain
+from lopa_bench.console.numbers import fixed, p_value, percent, signed
 from lopa_bench.metrics.comparable import Counted, stand
 from lopa_bench.metrics.paired import compare as compare_samples
 from lopa_bench.metrics.paired import with_adjusted_p
@@ -79,17 +80,18 @@ def in_words(one: Comparison) -> str:
     ]
     if numbers["accuracy_difference"] is not None:
         rows += [
-            f"score: a {100 * numbers['accuracy_a']:.1f} %, b {100 * numbers['accuracy_b']:.1f} %, difference "
-            f"{100 * numbers['accuracy_difference']:+.1f} points over {numbers['judged_pairs']} judged pairs",
+            f"score: a {percent(numbers['accuracy_a'])}, b {percent(numbers['accuracy_b'])}, difference "
+            f"{signed(100 * numbers['accuracy_difference'])} points over {numbers['judged_pairs']} judged pairs",
             f"       only a right: {numbers['only_a_correct']}, only b right: {numbers['only_b_correct']}, "
-            f"McNemar's exact p {_relation(p_text(numbers['mcnemar_p']))}",
+            f"McNemar's exact p {_relation(p_value(numbers['mcnemar_p']))}",
         ]
     for name in ("tpf", "tps"):
         if numbers[f"{name}_ratio"] is not None:
+            a, b, difference, ratio = (numbers[f"{name}_{part}"] for part in ("a", "b", "difference", "ratio"))
+            of_difference, of_ratio = (numbers[f"{name}_{part}_ci95"] for part in ("difference", "ratio"))
             rows.append(
-                f"{name.upper()}:   a {numbers[f'{name}_a']:.2f}, b {numbers[f'{name}_b']:.2f}, difference "
-                f"{numbers[f'{name}_difference']:+.2f}{_range(numbers[f'{name}_difference_ci95'])}, "
-                f"ratio {numbers[f'{name}_ratio']:.3f}{_range(numbers[f'{name}_ratio_ci95'], 3)}"
+                f"{name.upper()}:   a {fixed(a)}, b {fixed(b)}, difference {signed(difference, 2, of_difference)}, "
+                f"ratio {fixed(ratio, 3, of_ratio)}"
             )
     rows += ["", "One comparison: its p value is not adjusted. Among many runs, take the adjusted ones of the report."]
     return "\n".join(rows)
@@ -99,15 +101,5 @@ def _in_full(run: Run, among: Sequence[Run]) -> str:
     return ", ".join(filter(None, (model_of(run), decoding(run), varied(run, among))))
 
 
-def p_text(p: float | None) -> str:
-    if p is None:
-        return "–"
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
 def _relation(text: str) -> str:
     return text if text.startswith("<") else f"= {text}"
-
-
-def _range(interval: tuple[float, float] | None, digits: int = 2) -> str:
-    return "" if interval is None else f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"

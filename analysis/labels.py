@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.runs import Run
-from analysis.text import plain
+from analysis.text import plain, setting
 
 TASKS = {
     "gsm8k": "GSM8K",
@@ -68,7 +68,7 @@ def varied(run: Run, among: Sequence[Run]) -> str:
     found = []
     for name, value in run.overrides.items():
         if any(other.overrides[name] != value for other in alike if name in other.overrides):
-            found.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
+            found.append(f"{name} {setting(value)}")
     return plain(", ".join(found))
 
 
@@ -97,7 +97,3 @@ def describe(run: Run, n: int, preset: str | None = None) -> str:
 def shared(values: Sequence[str]) -> str:
     """The value that all share, or all of them."""
     return " / ".join(dict.fromkeys(values))
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"

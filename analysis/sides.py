@@ -11,6 +11,7 @@ from typing import Any
 
 from analysis.runs import Run
 from analysis.study import TUNED, Group
+from analysis.text import setting
 from lopa_bench.metrics.comparable import common_grid
 from lopa_bench.metrics.statistics import Estimate
 
@@ -114,11 +115,7 @@ def tuned_words(run: Run, among: Sequence[Run]) -> str:
     names = [name for name in TUNED if len({str(other.settings.get(name)) for other in alike}) > 1]
     if "tau_conf" in names and "tau_act" in names and run.settings.get("tau_conf") == run.settings.get("tau_act"):
         names.remove("tau_act")
-    return ", ".join(f"{'τ' if name == 'tau_conf' else name} {_short(run.settings.get(name))}" for name in names)
-
-
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return ", ".join(f"{'τ' if name == 'tau_conf' else name} {setting(run.settings.get(name))}" for name in names)
 
 
 def _plain_and_ours(group: Group, base: str) -> tuple[list[Run], list[Run]]:

@@ -9,6 +9,9 @@ import unicodedata
 from html import escape
 from typing import Any
 
+from lopa_bench.console.numbers import UNKNOWN
+from lopa_bench.console.numbers import plain as plain  # of names, like all the others here
+
 LONGEST = 48  # characters of a name in a picture
 FILE_NAME = 60
 _ISOLATE, _END = "\u2068", "\u2069"  # first strong isolate
@@ -23,9 +26,14 @@ _LATEX = {
 }  # fmt: skip
 
 
-def plain(text: object) -> str:
-    """One line in which every character is seen: control signs and signs that turn the direction are spelled out."""
-    return "".join(_spelled(sign) if _is_hidden(sign) else sign for sign in str(text))
+def typeset(number: str) -> str:
+    """A text of lopa_bench.console.numbers as it is printed: with a dash, or a minus of the width of a plus."""
+    return "–" if number == UNKNOWN else number.replace("-", "−")
+
+
+def setting(value: object) -> str:
+    """A value of a setting without the zeros behind a point."""
+    return plain(f"{value:g}" if isinstance(value, float) else value)
 
 
 def clipped(text: str, longest: int = LONGEST) -> str:
@@ -75,17 +83,6 @@ def file_name(text: str) -> str:
     if name and name == text and not re.search(r"-[0-9a-f]{10}$", name):
         return name
     return f"{name or 'name'}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
-
-
-def _is_hidden(sign: str) -> bool:
-    return unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-
-
-def _spelled(sign: str) -> str:
-    code = ord(sign)
-    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(
-        sign, f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
-    )
 
 
 def _is_latin(sign: str) -> bool:

@@ -21,6 +21,8 @@ from analysis.figures.style import (
     points,
 )
 from analysis.study import Study
+from analysis.text import typeset
+from lopa_bench.console.numbers import fixed
 from lopa_bench.metrics.statistics import Estimate, wilson
 
 MEASURES = {"neg_entropy": "negative entropy, nats", "prob": "probability", "margin": "margin"}
@@ -88,8 +90,9 @@ def score_fill(study: Study) -> Figure | None:
                 found = study.digest(run, runs).score_fill
                 if found is None:
                     continue  # too few calls on the samples that all of these runs decoded
+                rho = typeset(fixed(found.within.value, 2, found.within.interval))
                 ax.fill_between(found.score, found.low, found.high, color=look[run.k]["color"], alpha=0.18, linewidth=0)
-                ax.plot(found.score, found.filled, **look[run.k], label=f"k = {run.k}: ρ = {_rho(found.within)}")
+                ax.plot(found.score, found.filled, **look[run.k], label=f"k = {run.k}: ρ = {rho}")
             measure = str(runs[0].settings.get("confidence"))
             ax.set_title(title)
             ax.set_xlabel(f"score of the winning branch ({MEASURES.get(measure, measure)})")
@@ -97,15 +100,6 @@ def score_fill(study: Study) -> Figure | None:
             ax.set_ylim(bottom=0)
             ax.legend(loc="best", fontsize=6.5)
     return figure
-
-
-def _rho(value: Estimate) -> str:
-    if value.value is None:
-        return "–"
-    text = f"{value.value:.2f}"
-    if value.interval is not None:
-        text += f" [{value.interval[0]:.2f}, {value.interval[1]:.2f}]"
-    return text.replace("-", "−")
 
 
 def _share(counts: np.ndarray, rank: int) -> Estimate:

@@ -25,6 +25,8 @@ from analysis.runs import Run
 from analysis.study import Study
 from analysis.tables import published
 from analysis.tables.match import has_settings
+from analysis.text import typeset
+from lopa_bench.console.numbers import signed
 from lopa_bench.metrics.statistics import Estimate
 
 PRESET = "lopa_dream"
@@ -125,7 +127,7 @@ def _differences(
         for run, value in zip(series, values):
             row = said.get(run.k or 0)
             if row is not None and value.value is not None:
-                difference = f"{value.value - float(row[column]):+.{digits}f}".replace("-", "−")
+                difference = typeset(signed(value.value - float(row[column]), digits))
                 axes.annotate(difference, (run.k or 0, value.value), (0, 5), textcoords="offset points", fontsize=5,
                               ha="center", rotation=90, va="bottom")  # fmt: skip
 

@@ -16,7 +16,8 @@ from analysis.study import Study, preset_for
 from analysis.tables import published
 from analysis.tables.article import branches
 from analysis.tables.match import article_run, others, plain_and_lopa, references, tuned_systems
-from analysis.text import clipped, plain
+from analysis.text import clipped, plain, setting, typeset
+from lopa_bench.console.numbers import fixed, signed
 from lopa_bench.metrics.statistics import Estimate
 
 TASKS = ("mbpp", "gsm8k")
@@ -78,7 +79,7 @@ def _bar(study: Study, run: Run, group: list[Run], among: list[Run], says: str) 
     """`group`: the runs among which the settings of this one need a name; `among`: those that share its panel."""
     label = shown(clipped(decoding(run))) + ("" if run.row["backend"] == "local" else f", {plain(run.row['backend'])}")
     tau = run.settings.get("tau_conf")
-    settings = tuned_words(run, group) or (f"τ {tau:g}" if isinstance(tau, float) else "")
+    settings = tuned_words(run, group) or (f"τ {setting(tau)}" if isinstance(tau, float) else "")
     return f"{label}\n{settings}{says}".replace("\n, ", "\n").strip(), None, _speed(study, run, among)
 
 
@@ -100,11 +101,11 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
     for place, (_, value, measured) in enumerate(bars):
         if measured.value is not None:
             end = measured.interval[1] if measured.interval else measured.value
-            ax.text(end, place + thick / 2 * both, f" {measured.value:.0f}", va="center", fontsize=6)
+            ax.text(end, place + thick / 2 * both, f" {fixed(measured.value, 0)}", va="center", fontsize=6)
         if value:
-            ax.text(value, place - thick / 2 * both, f" {value:.0f}", va="center", fontsize=6, color="0.35")
+            ax.text(value, place - thick / 2 * both, f" {fixed(value, 0)}", va="center", fontsize=6, color="0.35")
             if measured.value is not None:
-                difference = f"{measured.value - value:+.0f}".replace("-", "−")
+                difference = typeset(signed(measured.value - value, 0))
                 ax.text(max(value, measured.value) * 1.12, place, difference, va="center", fontsize=6, weight="bold")
             if measured.value is None and both:
                 ax.text(0, place + thick / 2, " no run", va="center", fontsize=6, color="0.35")

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.comparisons import MANY_TESTS, Comparison, p_text
-from analysis.labels import base_name, decoding, facts, model_of, number, task_of, varied
+from analysis.comparisons import MANY_TESTS, Comparison
+from analysis.labels import base_name, decoding, facts, model_of, task_of, varied
 from analysis.runs import Run
 from analysis.sides import bases, curves, tuned_words
 from analysis.study import Study
 from analysis.tables.aup import Aup, aup_d3llm, aup_mbd
-from analysis.text import csv_cell, html, markdown, plain
+from analysis.text import csv_cell, html, markdown, plain, typeset
+from lopa_bench.console.numbers import fixed, p_value, signed
 
 Cells = dict[str, Any]  # of a line of the CSV, by column
 
@@ -98,12 +99,12 @@ def _comparison_row(one: Comparison, runs: Sequence[Run]) -> tuple[str, ...]:
         varied(one.a, runs),
         f"{model_of(one.b)}, {task_of(one.b)}",
         str(numbers["pairs"]),
-        "–" if difference is None else f"{100 * difference:+.1f}".replace("-", "−"),
+        typeset(signed(None if difference is None else 100 * difference)),
         f"{numbers['only_a_correct']} / {numbers['only_b_correct']}",
-        p_text(numbers["mcnemar_p"]),
-        p_text(one.adjusted_p),
-        _with_range(numbers["tpf_ratio"], numbers["tpf_ratio_ci95"]),
-        _with_range(numbers["tps_ratio"], numbers["tps_ratio_ci95"]),
+        typeset(p_value(numbers["mcnemar_p"])),
+        typeset(p_value(one.adjusted_p)),
+        typeset(fixed(numbers["tpf_ratio"], 2, numbers["tpf_ratio_ci95"])),
+        typeset(fixed(numbers["tps_ratio"], 2, numbers["tps_ratio_ci95"])),
         plain(one.b.id),
     )
 
@@ -122,10 +123,6 @@ def _comparison_values(one: Comparison, runs: Sequence[Run]) -> Cells:
         low, high = numbers[f"{name}_ci95"] or (None, None)
         cells |= {name: numbers[name], f"{name}_low": low, f"{name}_high": high}
     return cells
-
-
-def _with_range(value: float | None, interval: tuple[float, float] | None) -> str:
-    return number(value) + ("" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]")
 
 
 @dataclass(frozen=True)
@@ -197,7 +194,7 @@ def aup_points_grid(study: Study) -> Grid:
          "swept_over": curve.over, "version": one.version, "tpf": tpf, "score_percent": score}
         for curve in aup_curves(study) for _, one in _aups(study, curve) for tpf, score in one.points
     ]  # fmt: skip
-    rows = [tuple(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in line.values()) for line in values]
+    rows = [tuple(fixed(cell) if isinstance(cell, float) else str(cell) for cell in line.values()) for line in values]
     return Grid("aup_points", "The points behind each AUP", columns, rows, columns, values, words=columns[:5])
 
 
@@ -219,9 +216,18 @@ def _aups(study: Study, curve: Curve) -> list[tuple[int, Aup]]:
 
 
 def _aup_row(curve: Curve, n: int, one: Aup) -> tuple[str, ...]:
-    points = " ".join(f"({tpf:.2f}, {score:.1f})" for tpf, score in one.points)
+    points = " ".join(f"({fixed(tpf)}, {fixed(score, 1)})" for tpf, score in one.points)
     problems = f"{model_of(curve.runs[0])}, {task_of(curve.runs[0])}"
-    return curve.name, problems, str(n), curve.over, one.version, f"{one.value:.1f}", number(one.best, 1), points
+    return (
+        curve.name,
+        problems,
+        str(n),
+        curve.over,
+        one.version,
+        fixed(one.value, 1),
+        typeset(fixed(one.best, 1)),
+        points,
+    )
 
 
 def run_grid(study: Study) -> Grid:

@@ -10,22 +10,12 @@ from typing import Any
 from analysis.labels import describe, hardware, source_of
 from analysis.tables.model import Cell, Column, Line, Table
 from analysis.tables.notes import mark
-from analysis.text import csv_cell, html, latex, markdown
-from lopa_bench.metrics.statistics import Estimate
+from analysis.text import csv_cell, html, latex, markdown, typeset
+from lopa_bench.console.numbers import UNKNOWN, fixed, signed
 
 NO_RUN = "no run"
-NOTHING = "–"
+NOTHING = typeset(UNKNOWN)
 LONG = 40  # lines from which LaTeX needs a table that breaks over pages
-
-
-def measured(value: Estimate, digits: int) -> str:
-    """ "8.31 [7.90, 8.72]" """
-    if value.value is None:
-        return NOTHING
-    text = f"{value.value:.{digits}f}"
-    if value.interval is None:
-        return text
-    return f"{text} [{value.interval[0]:.{digits}f}, {value.interval[1]:.{digits}f}]"
 
 
 _CSV_RUN = ("n", "source", "run_model", "run_model_is_toy", "hardware", "preset", "run_id")
@@ -144,9 +134,9 @@ def _rows(table: Table) -> Iterator[list[str]]:
 
 
 def _texts(column: Column, cell: Cell, line: Line) -> list[str]:
-    difference = NOTHING if cell.difference is None else f"{cell.difference:+.{column.digits}f}".replace("-", "−")
-    value = NO_RUN if line.run is None else measured(cell.measured, column.digits)
-    return [value, cell.printed or NOTHING, difference]
+    value = fixed(cell.measured.value, column.digits, cell.measured.interval)
+    difference = signed(cell.difference, column.digits)
+    return [NO_RUN if line.run is None else typeset(value), cell.printed or NOTHING, typeset(difference)]
 
 
 def _titles(table: Table) -> list[str]:

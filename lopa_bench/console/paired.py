@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.console.numbers import number, plain
+from lopa_bench.console.numbers import UNKNOWN, over_interval, p_value, plain, points, times
 from lopa_bench.metrics.paired import compare_all
 from lopa_bench.metrics.varied import Run
 
@@ -28,8 +28,8 @@ def paired_table(runs: Sequence[Run]) -> Group | None:
         table.add_column(name, overflow="fold")
     for name in ("pairs", "accuracy", "p", "adjusted p", "TPF", "TPS", "latency"):
         table.add_column(name, justify="right", no_wrap=True)
-    for (run, own), numbers in found:
-        table.add_row(*map(Text, _cells(run, own, runs[0][1], numbers)))
+    for (run, _), numbers in found:
+        table.add_row(*map(Text, _cells(run, numbers)))
     first = plain(f"{_name(runs[0][0])} ({runs[0][0]['model']})")
     heading = f"paired with {first}: same problems, difference or ratio to it"
     note = (
@@ -39,21 +39,17 @@ def paired_table(runs: Sequence[Run]) -> Group | None:
     return Group(*(Padding(part, (1, 0, 0, 0)) for part in (Text(heading, style="bold"), table, Text(note))))
 
 
-def _cells(
-    run: Mapping[str, Any], own: Mapping[str, Any], first: Mapping[str, Any], numbers: Mapping[str, Any]
-) -> list[str]:
-    accuracy = numbers["accuracy_difference"]
-    latency, reference = own.get("latency_s"), first.get("latency_s")
+def _cells(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
     return [
         plain(_name(run)),
         plain(run["model"]),
         str(numbers["pairs"]),
-        "-" if accuracy is None else f"{100 * accuracy:+.1f} pt",
-        _p(numbers["mcnemar_p"]),
-        _p(numbers.get("adjusted_p")),
+        points(numbers["accuracy_difference"]),
+        p_value(numbers["mcnemar_p"]),
+        p_value(numbers["adjusted_p"]),
         _times(numbers, "tpf"),
         _times(numbers, "tps"),
-        "-" if latency is None or not reference else f"×{number(latency / reference)}",
+        times(numbers["latency_s_ratio"]),
     ]
 
 
@@ -67,11 +63,5 @@ def _name(run: Mapping[str, Any]) -> str:
 
 
 def _times(numbers: Mapping[str, Any], name: str) -> str:
-    value, interval = numbers[f"{name}_ratio"], numbers[f"{name}_ratio_ci95"]
-    if value is None:
-        return "-"
-    return f"×{number(value)}" + (f"\n{number(interval[0])}–{number(interval[1])}" if interval else "")
-
-
-def _p(value: float | None) -> str:
-    return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+    text = over_interval(numbers[f"{name}_ratio"], numbers[f"{name}_ratio_ci95"])
+    return text if text == UNKNOWN else f"×{text}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.console.numbers import count, number, plain
+from lopa_bench.console.numbers import UNKNOWN, count, number, over_interval, percent, plain, points, rate, times
 from lopa_bench.metrics.ratios import Ratios, ratios_to_first
 from lopa_bench.metrics.varied import Run, varied
 from lopa_bench.records.schema import ERROR_REASONS
@@ -71,26 +71,23 @@ def _cells(
     parts += [f"{name}={value}" for name, value in own.items() if name not in hidden]
     return [
         "\n".join(plain(part) for part in parts if part),
-        plain(run.get("k") or "-"),
+        plain(run.get("k") or UNKNOWN),
         str(numbers["n"]),
-        _with_interval(numbers, "accuracy", lambda value: f"{100 * value:.1f}", " %"),
-        _with_interval(numbers, "tpf", number),
+        _with_interval(numbers, "accuracy", rate, " %"),
+        _with_interval(numbers, "tpf"),
         number(numbers.get("tpf_row")),
-        _with_interval(numbers, "tps", number),
-        _with_interval(numbers, "latency_s", number, " s"),
+        _with_interval(numbers, "tps"),
+        _with_interval(numbers, "latency_s", unit=" s"),
         count(numbers.get("forwards")),
         count(numbers.get("rows")),
     ]
 
 
 def _ratio_cells(ratios: Ratios) -> list[str]:
-    def times(name: str) -> str:
-        value = ratios.values.get(name)
-        return "-" if value is None else f"×{value:.2f}"
-
-    points = "-" if ratios.accuracy_difference is None else f"{100 * ratios.accuracy_difference:+.1f} pt"
     names = ("tpf", "tpf_row", "tps", "latency_s", "forwards", "rows")
-    return ["to first", "", "" if ratios.is_whole else str(ratios.pairs), points, *map(times, names)]
+    pairs = "" if ratios.is_whole else str(ratios.pairs)
+    ratio_cells = [times(ratios.values.get(name)) for name in names]
+    return ["to first", "", pairs, points(ratios.accuracy_difference), *ratio_cells]
 
 
 def _notes_of_ratios(ratios: Sequence[Ratios | None], apart: Sequence[str]) -> list[str]:
@@ -155,7 +152,7 @@ def _notes(runs: Sequence[Run]) -> list[str]:
 
 
 def _pass_at(values: Mapping[str, float | None]) -> str:
-    return ", ".join(f"pass@{k} {'-' if value is None else f'{100 * value:.1f} %'}" for k, value in values.items())
+    return ", ".join(f"pass@{k} {percent(value)}" for k, value in values.items())
 
 
 def _load_lines(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
@@ -183,9 +180,5 @@ def _load_lines(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]
     return lines
 
 
-def _with_interval(numbers: Mapping[str, Any], name: str, show: Callable[[float], str], unit: str = "") -> str:
-    """The value, and its 95 % interval on a line of its own, which keeps the table within 80 columns."""
-    value, interval = numbers.get(name), numbers.get(f"{name}_ci95")
-    if value is None:
-        return "-"
-    return show(value) + unit + (f"\n{show(interval[0])}–{show(interval[1])}" if interval else "")
+def _with_interval(numbers: Mapping[str, Any], name: str, show: Callable[[float], str] = number, unit: str = "") -> str:
+    return over_interval(numbers.get(name), numbers.get(f"{name}_ci95"), show, unit)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lopa_bench.metrics.comparable import Counted, shared, stand
+from lopa_bench.metrics.latency import mean_latency
 from lopa_bench.metrics.presets import decoded_samples, get_preset, numeric, problems, ratios
 from lopa_bench.metrics.statistics import (
     Ratio,
@@ -93,9 +94,9 @@ def compare(a: pa.Table, b: pa.Table, preset: str = "effective", seed: int = 0) 
         raise ValueError("the runs have different gold answers under the same problem ids: not the same problems")
     unpaired = sum(table.num_rows for table in decoded) - 2 * a.num_rows
     result = {"preset": preset, "pairs": a.num_rows, "unpaired": unpaired} | _paired_accuracy(a, b)
-    fractions_a, fractions_b = ratios(rule, numeric(a)), ratios(rule, numeric(b))
-    for name in fractions_a:
-        result |= _paired_ratio(name, fractions_a[name], fractions_b[name], problems(a), seed)
+    for_a, for_b = (ratios(rule, columns) | {"latency_s": mean_latency(columns)} for columns in map(numeric, (a, b)))
+    for name in for_a:
+        result |= _paired_ratio(name, for_a[name], for_b[name], problems(a), seed)
     return result
 
 
