@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         figure.set_defaults(act=_figure)
         _add_outputs(figure)
     compare = commands.add_parser("compare", help="two runs on the same problems, pair by pair")
-    compare.add_argument("run_a", help="run id, the beginning of one, or a folder")
+    compare.add_argument("run_a", help="folder, run id, or a part of an id that no other run has")
     compare.add_argument("run_b")
     compare.add_argument("--preset", default="effective", choices=sorted(PRESETS), help="counting preset")
     compare.add_argument("--outputs", type=Path, default=Path("outputs"))
@@ -103,7 +103,7 @@ def _figure(options: argparse.Namespace) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     from analysis.comparisons import compare, in_words
-    from analysis.runs import find_run
+    from lopa_bench.records.finding import find_run
 
     a, b = (find_run(name, options.outputs) for name in (options.run_a, options.run_b))
     print(in_words(compare(a, b, options.preset)))
@@ -113,8 +113,8 @@ def _replay(options: argparse.Namespace) -> None:
     from analysis.replay.page import page
     from analysis.replay.select import telling_sample
     from analysis.replay.trace import sample_ids, trace
-    from analysis.runs import find_run
     from analysis.text import file_name
+    from lopa_bench.records.finding import find_run
 
     if len(options.runs) > 2:
         raise ValueError("a replay shows one or two runs")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.labels import decoding, model_of, source_of, task_of, varied
-from analysis.runs import Run
 from analysis.study import Study
 from analysis.text import plain
 from lopa_bench.console.numbers import fixed, p_value, percent, signed
@@ -15,6 +14,7 @@ from lopa_bench.metrics.comparable import Counted, stand
 from lopa_bench.metrics.paired import compare as compare_samples
 from lopa_bench.metrics.paired import with_adjusted_p
 from lopa_bench.metrics.presets import PRESETS
+from lopa_bench.records.runs import Run
 
 MANY_TESTS = (
     "Each p value is McNemar's exact test for one pair of runs. Of many such tests some are small by chance: the "

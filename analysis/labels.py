@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.runs import Run
 from analysis.text import plain, setting
+from lopa_bench.records.runs import Run
 
 TASKS = {
     "gsm8k": "GSM8K",

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import paper_style
-from analysis.runs import Run, RunError
 from analysis.study import Study
 from analysis.tables.article import TABLES
 from analysis.tables.model import Table
 from analysis.tables.render import to_html
+from lopa_bench.errors import RunError
+from lopa_bench.records.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd

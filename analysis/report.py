@@ -15,7 +15,6 @@ from analysis.replay.page import asset, fragment
 from analysis.replay.page import page as replay_page
 from analysis.replay.select import pair, telling_sample
 from analysis.replay.trace import trace
-from analysis.runs import RunError
 from analysis.study import Study
 from analysis.tables.article import TABLES
 from analysis.tables.grid import Grid, aup_grid, aup_points_grid, comparison_grid, run_grid
@@ -23,6 +22,7 @@ from analysis.tables.model import Table
 from analysis.tables.published import notes
 from analysis.tables.render import caption_of, to_csv, to_html, to_latex, to_markdown
 from analysis.text import html
+from lopa_bench.errors import RunError
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.runs import Run
 from analysis.study import TUNED, Group
 from analysis.text import setting
 from lopa_bench.metrics.comparable import common_grid
 from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.runs import Run
 
 Point = tuple[Any, ...]  # values of TUNED
 LOOKAHEAD = ("confidence", "attention", "complete", "floor")  # settings that a decoder has otherwise without it

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from analysis.runs import Run
 from lopa_bench.metrics.statistics import Estimate, divide, percentile_interval, resampled_sums, sum_by_group
+from lopa_bench.records.runs import Run
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,12 +12,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.runs import Run, RunError, find_runs, usable
 from analysis.stepwise import Digest, digest
+from lopa_bench.errors import RunError
 from lopa_bench.metrics import aggregate
 from lopa_bench.metrics.aggregate import Measured
-from lopa_bench.metrics.comparable import Counted, Standing, shared, stand
+from lopa_bench.metrics.comparable import Counted, Standing, key, shared, stand
 from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.finding import find_runs
+from lopa_bench.records.joining import usable
+from lopa_bench.records.runs import Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +101,7 @@ class Study:
         """
         groups: dict[Key, Group] = defaultdict(list)
         for run in self.runs:
-            groups[run.place, run.attempted].append(run)
+            groups[place_of(run), run.attempted].append(run)
         found = [_each_once(group) for group in groups.values()]
         return sorted(found, key=lambda group: (-len(group[0].attempted), -len(group), group[0].id))
 
@@ -109,7 +112,7 @@ class Study:
         """
         places: dict[Key, Group] = defaultdict(list)
         for run in runs:
-            places[run.place].append(run)
+            places[place_of(run)].append(run)
         chosen = (self._most(group, enough) for group in places.values())
         return [group for group in chosen if group]
 
@@ -134,7 +137,7 @@ class Study:
             for context in self.contexts():
                 for run in context:
                     if all(name in run.settings for name in varied):
-                        groups[run.place, run.attempted, _rest(run, varied)].append(run)
+                        groups[place_of(run), run.attempted, _rest(run, varied)].append(run)
             found = [sorted(group, key=lambda run: _order(run, varied)) for group in groups.values()]
             self._series[varied] = sorted(found, key=lambda group: (-len(group), group[0].id))
         return self._series[varied]
@@ -149,7 +152,7 @@ class Study:
         """
         chosen: dict[Key, Group] = {}
         for group in self._k_candidates():
-            place = group[0].place
+            place = place_of(group[0])
             if place not in chosen or _weight(group) > _weight(chosen[place]):
                 chosen[place] = group
         return list(chosen.values())
@@ -161,10 +164,10 @@ class Study:
             return sorted((run for run in group if run.k is not None), key=lambda run: run.k or 0)
 
         found = [fixed for group in self.series("k") if len(fixed := of_numbers(group)) > 1]
-        places = {group[0].place for group in found}
+        places = {place_of(group[0]) for group in found}
         groups: dict[Key, Group] = defaultdict(list)
         for run in self.runs:
-            if run.k is not None and "k" in run.settings and run.place not in places:
+            if run.k is not None and "k" in run.settings and place_of(run) not in places:
                 groups[_rest(run, ["k"])].append(run)
         for group in groups.values():
             found += map(of_numbers, self.largest(group, lambda runs: len(of_numbers(runs)) > 1))
@@ -178,7 +181,7 @@ class Study:
         base = base or like.base
         fitting = [
             run for run in self.runs
-            if run is not like and run.base == base and run.k == 0 and run.place == like.place
+            if run is not like and run.base == base and run.k == 0 and place_of(run) == place_of(like)
         ]  # fmt: skip
         beside = [(pairs, run) for run in fitting if (pairs := len(run.decoded & like.decoded))]
         return max(
@@ -190,6 +193,11 @@ class Study:
 
     def standing(self, a: Run, b: Run, but: Sequence[str] = ()) -> Standing:
         return stand(Counted(a.row, a.samples), Counted(b.row, b.samples), but)
+
+
+def place_of(run: Run) -> Key:
+    """All that two runs must share to stand side by side, but the problems of a source."""
+    return key(run.row)
 
 
 @lru_cache

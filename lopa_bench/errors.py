@@ -25,5 +25,9 @@ class Locked(RuntimeError):
     """Another process holds the lock; the message names the file and the holder."""
 
 
+class RunError(ValueError):
+    """A run that is not there, is damaged, or cannot answer; the message says what can be done."""
+
+
 class RecordError(ValueError):
     """A row that does not fit the schema; the message names the columns."""

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from decoders import make_decoder
 from decoders.config import DecoderConfig, ScoreConfig
 from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.records.reading import read_samples
 from lopa_bench.records.schema import COLUMNS, schema
-from lopa_bench.records.writing import RunStore, read_samples
+from lopa_bench.records.writing import RunStore
 from tests.test_records import run_row, sample, step
 
 HOST = {"processor": "Test CPU", "cpus": 2, "gpu": None}

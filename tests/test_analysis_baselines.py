@@ -12,11 +12,12 @@ from analysis.figures.registry import FIGURES
 from analysis.figures.throughput import figure1
 from analysis.replay.trace import trace
 from analysis.report import write_report
-from analysis.runs import RunError, find_run
 from analysis.stepwise import digest
 from analysis.study import Study, measure
 from analysis.tables.article import TABLES
 from analysis.tables.render import to_markdown
+from lopa_bench.errors import RunError
+from lopa_bench.records.finding import find_run
 from tests.analysis_runs import sweep, write_run
 from tests.test_analysis_golden import NULL, markdown_lines, record
 from tests.test_records import step

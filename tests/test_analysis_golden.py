@@ -25,11 +25,11 @@ import pytest
 
 from analysis.figures.scaling import figure4
 from analysis.figures.style import PUBLISHED
-from analysis.runs import find_run
 from analysis.study import Study, measure
 from analysis.tables.article import TABLES
 from analysis.tables.model import Table
 from analysis.tables.render import to_csv, to_markdown
+from lopa_bench.records.finding import find_run
 from tests.analysis_runs import write_run
 from tests.test_records import sample, step
 

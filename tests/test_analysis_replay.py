@@ -14,7 +14,8 @@ from analysis.replay import tokens as token_module
 from analysis.replay.page import page
 from analysis.replay.select import telling_sample
 from analysis.replay.trace import trace
-from analysis.runs import RunError, find_run
+from lopa_bench.errors import RunError
+from lopa_bench.records.finding import find_run
 from tests.analysis_runs import write_run
 from tests.test_records import sample, step
 

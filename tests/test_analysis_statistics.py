@@ -15,11 +15,11 @@ from analysis.comparisons import Comparison, adjust, against_baselines, compare
 from analysis.figures.choice import k_panels
 from analysis.figures.tradeoffs import pareto
 from analysis.labels import varied
-from analysis.runs import find_run
 from analysis.stepwise import digest
 from analysis.study import Study
 from analysis.tables.aup import aup_d3llm, aup_mbd
 from analysis.tables.grid import comparison_grid
+from lopa_bench.records.finding import find_run
 from tests.analysis_runs import simulate, sweep, write_run
 from tests.test_records import sample, step
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.runs import find_run, find_runs
 from analysis.study import Study, measure
 from analysis.tables import published
 from analysis.tables.article import TABLES
 from analysis.tables.model import Table
 from analysis.tables.render import to_html, to_latex, to_markdown
 from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.records.finding import find_run, find_runs
 from tests.analysis_runs import simulate, sweep, write_run
 from tests.test_analysis_golden import HUB, record
 

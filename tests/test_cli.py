@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from lopa_bench.console.listing import NoRun, command, find, slowest, worst
+from lopa_bench.console.listing import command, slowest, worst
+from lopa_bench.errors import RunError
+from lopa_bench.records.finding import find
 from lopa_bench.records.locks import Lock
 from lopa_bench.records.schema import to_table
 from lopa_bench.records.writing import RunStore
@@ -116,7 +118,7 @@ def test_a_name_that_no_run_or_several_have_lists_what_there_is(
     for name in ("x-1", "x-2"):
         write(tmp_path, name, [])
     assert find("x-1", tmp_path) == tmp_path / "runs" / "x-1"
-    with pytest.raises(NoRun, match=r"found:\n  x-1\n  x-2"):
+    with pytest.raises(RunError, match=r"found:\n  x-1\n  x-2"):
         find("x", tmp_path)
     assert command(["show", "y", "--out", str(tmp_path)]) == 2
     assert command(["ls", str(tmp_path / "nothing")]) == 2

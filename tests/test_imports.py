@@ -71,7 +71,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "lopa_bench.entry": ("lopa_bench", *UP_TO_RUN, "lopa_bench.sweep"),
     "lopa_bench.__main__": (*UP_TO_RUN, "lopa_bench.sweep", "lopa_bench.entry"),
     "analysis": (
-        *("lopa_bench.console.numbers", "lopa_bench.metrics", "lopa_bench.records", "lopa_bench.system.streams"),
+        *("lopa_bench.console.numbers", "lopa_bench.errors", "lopa_bench.metrics", "lopa_bench.records"),
+        "lopa_bench.system.streams",
         *("lopa_bench.models.checkpoint.folders", "lopa_bench.models.text.tokenizers"),
     ),
     "conf": (),

@@ -17,8 +17,9 @@ import pytest
 
 from lopa_bench.errors import RecordError
 from lopa_bench.records import writing as records
+from lopa_bench.records.reading import read_run, read_samples, read_steps
 from lopa_bench.records.schema import COLUMNS, SCHEMA_VERSION, schema, to_json
-from lopa_bench.records.writing import RunStore, new_run_id, read_run, read_samples, read_steps
+from lopa_bench.records.writing import RunStore, new_run_id
 
 
 def sample(index: int = 0, **changes: Any) -> dict[str, Any]:

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lopa_bench.console.listing import NoRun, details, listing
+from lopa_bench.console.listing import details, listing
+from lopa_bench.errors import RunError
 from lopa_bench.records.integrity import damage, left_out, parts, shortfall, tables
 from lopa_bench.records.reading import read_run, read_samples, read_steps
+from lopa_bench.records.runs import open_run
 from lopa_bench.records.schema import schema
 from lopa_bench.records.writing import RunStore, compact, write_table
 from tests.scripted import STEPS, Runs, stop_at
@@ -299,10 +301,10 @@ def test_the_listing_leaves_out_a_run_whose_rows_are_too_few(runs: Runs, caplog:
 
 def test_a_damaged_run_is_not_shown(runs: Runs) -> None:
     runs.run()
-    assert details(runs.folder, 1)
+    assert details(open_run(runs.folder), 1)
     inverted(runs.parts("samples")[0], 0.5)
-    with pytest.raises(NoRun, match="is damaged: 0 of 20 samples can be read"):
-        details(runs.folder, 1)
+    with pytest.raises(RunError, match="is damaged: 0 of 20 samples can be read"):
+        details(open_run(runs.folder), 1)
 
 
 def one_row_less(path: Path) -> None:
@@ -330,8 +332,8 @@ def test_the_listing_leaves_out_a_run_whose_steps_are_too_few(
 def test_a_run_with_damage_in_the_middle_of_its_steps_is_not_shown(runs: Runs) -> None:
     runs.run()
     inverted(runs.parts("steps")[0], 0.5)
-    with pytest.raises(NoRun, match="is damaged: steps/part-"):
-        details(runs.folder, 1)
+    with pytest.raises(RunError, match="is damaged: steps/part-"):
+        details(open_run(runs.folder), 1)
 
 
 def test_a_run_that_is_not_finished_is_not_left_out(runs: Runs) -> None:

@@ -14,10 +14,9 @@ from lopa_bench.console.explain import explain
 from lopa_bench.console.listing import command, listing
 from lopa_bench.errors import Locked, StorageError
 from lopa_bench.records import locks
-from lopa_bench.records import writing as records
 from lopa_bench.records.integrity import parts, shortfall
 from lopa_bench.records.locks import Lock, brief_lock, is_locked
-from lopa_bench.records.reading import read_run, read_samples
+from lopa_bench.records.reading import read_run, read_samples, read_steps
 from lopa_bench.records.writing import RunStore, new_run_id
 from lopa_bench.system import storage
 from lopa_bench.system.storage import whole_file
@@ -265,7 +264,7 @@ def test_reading_a_run_takes_no_file_but_its_own(runs: Runs) -> None:
     (runs.folder / "lock").unlink()
     assert read_samples(runs.folder).num_rows == 3
     assert [path.name for path in parts(runs.folder, "steps")] == [path.name for path in parts(runs.folder, "samples")]
-    assert sum(1 for _ in records.read_steps(runs.folder)["step"]) == STEPS * 3
+    assert sum(1 for _ in read_steps(runs.folder)["step"]) == STEPS * 3
     assert not (runs.folder / "lock").exists()
 
 

@@ -14,7 +14,7 @@ from lopa_bench.console.report import console_on, json_line
 from lopa_bench.console.side_by_side import result_table, side_by_side
 from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.metrics.ratios import ratios_to_first
-from lopa_bench.metrics.varied import Run, by_name, differing, settings_of
+from lopa_bench.metrics.varied import Measured, by_name, differing, settings_of
 from lopa_bench.records.reading import read_run, read_samples
 from lopa_bench.records.writing import RunStore
 from lopa_bench.sweep.jobs import JobReport
@@ -45,7 +45,7 @@ def lines_of(renderable: Any, width: int = 100) -> list[list[str]]:
     return [line.split() for line in text_of(renderable, width).splitlines() if line.strip()]
 
 
-def stored(folder: Path, rows: list[dict[str, Any]], overrides: tuple[str, ...] = (), **changes: Any) -> Run:
+def stored(folder: Path, rows: list[dict[str, Any]], overrides: tuple[str, ...] = (), **changes: Any) -> Measured:
     """A run on disk, as a sweep hands it over."""
     with RunStore(folder) as store:
         for row in rows:

@@ -18,6 +18,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from lopa_bench.entry import prepare
+from lopa_bench.metrics.varied import Measured
 from lopa_bench.records.locks import Lock
 from lopa_bench.records.reading import read_samples
 from lopa_bench.records.writing import RunStore
@@ -248,7 +249,7 @@ def test_the_objective_is_tpf_where_the_accuracy_is_reached_and_else_what_is_mis
 
 def test_shards_are_shown_as_their_union_if_all_are_there() -> None:
     def shard(text: str | None, union: str = "u") -> Any:
-        return run_row(run_id=f"r{text}", shard=text, union_key=union), {}
+        return Measured(run_row(run_id=f"r{text}", shard=text, union_key=union), {})
 
     partial = [shard("0/3"), shard("1/3"), shard(None, "v")]
     assert with_unions(partial) == partial
@@ -277,14 +278,15 @@ def test_a_union_of_shards_has_the_samples_of_all_of_them(tmp_path: Path) -> Non
         folder = tmp_path / f"{number}-{of}"
         with RunStore(folder) as store:
             store.add(sample(number, forwards=4 * (number + 1)))
-        return run_row(shard=f"{number}/{of}", union_key="u", folder=str(folder)), {"preset": "effective", "n": 1}
+        row = run_row(shard=f"{number}/{of}", union_key="u", folder=str(folder))
+        return Measured(row, {"preset": "effective", "n": 1})
 
     ((row, numbers),) = with_unions([shard(0, 2), shard(1, 2)])
     assert (row["run_id"], row["shard"], row["folders"]) == ("2 shards", None, [f"{tmp_path}/0-2", f"{tmp_path}/1-2"])
     assert (numbers["n"], numbers["forwards"], numbers["tpf"]) == (2, 12, 22 / 12)
     assert len(with_unions([shard(0, 3), shard(1, 3)])) == 2  # one is missing
     assert len(with_unions([shard(0, 2), shard(1, 3)])) == 2, "halves and thirds are no whole"
-    counted = [(row, numbers | {"preset": "fast_dllm"}) for row, numbers in (shard(0, 2), shard(1, 2))]
+    counted = [Measured(row, numbers | {"preset": "fast_dllm"}) for row, numbers in (shard(0, 2), shard(1, 2))]
     wholes = with_unions([shard(0, 2), counted[0], shard(1, 2), counted[1], shard(1, 2)])
     assert [(numbers["preset"], numbers["n"]) for _, numbers in wholes] == [("effective", 2), ("fast_dllm", 2)]
 

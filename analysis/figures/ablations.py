@@ -24,11 +24,11 @@ from analysis.figures.style import (
     shades,
     shown,
 )
-from analysis.runs import Run
 from analysis.study import Study
 from analysis.text import clipped, plain
 from lopa_bench.metrics.comparable import common_grid
 from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.runs import Run
 
 MOST = 8  # series in one figure
 NOT_TUNED = " (no other k was tuned)"

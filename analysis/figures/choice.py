@@ -7,10 +7,10 @@ from typing import Any
 
 from analysis.figures.style import LINES, MARKERS, shades, shown
 from analysis.labels import TASKS, model_of, source_of, task_of
-from analysis.runs import Run
 from analysis.sides import point, tuned_words
-from analysis.study import Study
+from analysis.study import Study, place_of
 from analysis.text import clipped, plain
+from lopa_bench.records.runs import Run
 
 ARTICLE_KS = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
 MOST_PANELS = 8
@@ -48,7 +48,7 @@ def _setting(study: Study, group: Sequence[Run]) -> str:
     """The setting of all runs of a group, where others were run with another."""
     if len({point(run) for run in group}) > 1:
         return ""
-    return tuned_words(group[0], [run for run in study.runs if run.place == group[0].place])
+    return tuned_words(group[0], [run for run in study.runs if place_of(run) == place_of(group[0])])
 
 
 def _tells_apart(title: str, titles: Sequence[str], further: Sequence[str]) -> bool:

@@ -21,13 +21,13 @@ from analysis.figures.style import (
     points,
 )
 from analysis.labels import task_name
-from analysis.runs import Run
 from analysis.study import Study
 from analysis.tables import published
 from analysis.tables.match import has_settings
 from analysis.text import typeset
 from lopa_bench.console.numbers import signed
 from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.runs import Run
 
 PRESET = "lopa_dream"
 TPF_PART = 0.55  # share of a panel's height, from below

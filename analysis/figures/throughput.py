@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from analysis.figures.choice import panel_titles
 from analysis.figures.style import COLOURS, GREY, Plot, errors, panels, paper_style, points, shown
 from analysis.labels import decoding, task_name
-from analysis.runs import Run
 from analysis.sides import tuned_words
 from analysis.study import Study, preset_for
 from analysis.tables import published
@@ -19,6 +18,7 @@ from analysis.tables.match import article_run, others, plain_and_lopa, reference
 from analysis.text import clipped, plain, setting, typeset
 from lopa_bench.console.numbers import fixed, signed
 from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.runs import Run
 
 TASKS = ("mbpp", "gsm8k")
 PRESET = "lopa_dist"

@@ -16,11 +16,11 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from analysis.figures.choice import by_context, panel_titles
 from analysis.figures.style import COLOURS, MARKERS, Plot, errors, panels, paper_style, shade, shown
 from analysis.labels import base_name
-from analysis.runs import Run
 from analysis.sides import on_common_settings
 from analysis.study import Study
 from analysis.text import clipped
 from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.runs import Run
 
 CHARACTERS, BESIDE = 24, 10  # of a legend's text in an inch, and what a marker and the gap beside it take
 Point = tuple[Run, Estimate, Estimate]  # run, x, y

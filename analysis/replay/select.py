@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.runs import Run
 from analysis.study import Study
+from lopa_bench.records.runs import Run
 
 WANTED_K = 8  # beside k = 0
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.runs import Run
 from lopa_bench.models.checkpoint.folders import EMBEDDED, is_embedded
+from lopa_bench.records.runs import Run
 
 FILES = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 TokenText = Callable[[int], str]

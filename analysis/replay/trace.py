@@ -10,8 +10,9 @@ from typing import Any
 
 from analysis.labels import decoding, model_of, source_of, task_of
 from analysis.replay.tokens import TokenText, token_text
-from analysis.runs import Run, RunError
 from analysis.text import plain
+from lopa_bench.errors import RunError
+from lopa_bench.records.runs import Run
 from lopa_bench.records.schema import ERROR_REASONS
 
 Row = dict[str, Any]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from analysis.labels import decoding, hardware, model_of, task_name, task_of
-from analysis.runs import Run
 from analysis.sides import Entrant, tuned_words
 from analysis.study import Group, Study, preset_for
 from analysis.tables import published
@@ -15,6 +14,7 @@ from analysis.tables.model import Column, Line, Read, Table, quantity, setting
 from analysis.tables.notes import notes_of
 from analysis.tables.published import Row, hyperparameters, rows, system_settings
 from analysis.text import plain
+from lopa_bench.records.runs import Run
 
 DECODINGS = {"vanilla": "vanilla", "fast_dllm": "+ Fast-dLLM", "lopa": "+ LoPA"}
 SLOW = ("greedy", "dream", "llada", "fast_dllm")  # no baselines of table 7, which is about fast systems

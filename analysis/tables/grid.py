@@ -10,12 +10,12 @@ from typing import Any
 
 from analysis.comparisons import MANY_TESTS, Comparison
 from analysis.labels import base_name, decoding, facts, model_of, task_of, varied
-from analysis.runs import Run
 from analysis.sides import bases, curves, tuned_words
 from analysis.study import Study
 from analysis.tables.aup import Aup, aup_d3llm, aup_mbd
 from analysis.text import csv_cell, html, markdown, plain, typeset
 from lopa_bench.console.numbers import fixed, p_value, signed
+from lopa_bench.records.runs import Run
 
 Cells = dict[str, Any]  # of a line of the CSV, by column
 

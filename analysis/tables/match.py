@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from analysis.runs import Run
 from analysis.sides import BASES, Entrant, at_one_setting, bases, tuned
 from analysis.study import Group, Key, Study, best
 from analysis.tables import published
 from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.runs import Run
 
 PLAIN = ("greedy", "dream", "llada")  # a vanilla decoder, one position a forward or the model's own sampler
 

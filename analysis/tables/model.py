@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.runs import Run
 from analysis.study import Study, preset_for
 from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.runs import Run
 
 Read = Callable[[Study, Run, Sequence[Run]], Estimate]  # of a run, on the samples that it shares with others
 

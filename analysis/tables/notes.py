@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.runs import Run
 from analysis.study import SERVED
 from analysis.tables import published
 from lopa_bench.metrics.presets import PRESETS
+from lopa_bench.records.runs import Run
 
 INTERVALS = (
     "Measured values carry 95 % intervals in brackets: Wilson's for scores, a bootstrap over problems for TPF, TPS and "

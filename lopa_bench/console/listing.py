@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.console.numbers import number, percent, plain
-from lopa_bench.errors import StorageError
+from lopa_bench.errors import RunError, StorageError
 from lopa_bench.metrics.varied import as_text, by_name
 from lopa_bench.records.locks import is_locked
 
@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
+    from lopa_bench.records.runs import Run
+
 COLUMNS = ("status", "task", "model", "decoder", "k", "n", "accuracy", "TPF", "TPS", "run")
 TEXTS = ("status", "task", "model", "decoder", "run")
 IN_COLUMNS = ("task", "model", "decoder", "decoder.base", "decoder.k")  # of settings
 TEXT_CHARACTERS = 600
 
 
-class NoRun(ValueError):
-    """No run, or more than one, goes by this name; the message says which there are."""
-
-
 def command(arguments: Sequence[str]) -> int:
     """Carries out `ls ...` or `show ...`; returns the exit status."""
     options = _parser().parse_args(arguments)
+    from lopa_bench.records.finding import find_run
+
     try:
-        parts = listing(options.out) if options.command == "ls" else details(find(options.run, options.out), options.n)
-    except (NoRun, FileNotFoundError, StorageError) as error:
+        parts = (
+            listing(options.out) if options.command == "ls" else details(find_run(options.run, options.out), options.n)
+        )
+    except (RunError, StorageError) as error:
         print("\n".join(map(plain, f"error: {error}".splitlines())), file=sys.stderr)
         return 2
     from lopa_bench.console.report import console_on
@@ -59,39 +61,30 @@ def _parser() -> argparse.ArgumentParser:
     ls = commands.add_parser("ls", help="all runs of an output folder, the newest last")
     ls.add_argument("out", nargs="?", type=Path, default=Path("outputs"), help="output folder (outputs)")
     show = commands.add_parser("show", help="one run: numbers, settings, worst and slowest samples")
-    show.add_argument("run", help="its name, any part of the name that no other run has, or its folder")
+    show.add_argument("run", help="its folder, its id, or a part of the id that no other run has")
     show.add_argument("--out", type=Path, default=Path("outputs"), help="output folder (outputs)")
     show.add_argument("-n", type=int, default=3, help="how many worst and slowest samples (3)")
     return parser
 
 
 def listing(out: Path) -> list[RenderableType]:
-    """One line a run."""
+    """One line a run, in the order of their names."""
     from rich.table import Table
 
-    folders = _folders(out)
-    if not folders:
-        raise NoRun(f"no runs in {out}: neither {out}/runs/*/run.parquet nor {out}/*/run.parquet")
+    from lopa_bench.records.finding import find_runs, folders
+    from lopa_bench.records.integrity import left_out
+
+    if not folders(out):
+        raise RunError(f"no runs in {out}: neither {out}/runs/*/run.parquet nor {out}/*/run.parquet")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
     for name in COLUMNS:
         is_text = name in TEXTS
         table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text, overflow="fold")
-    found = [(folder, row) for folder in folders if (row := _row(folder)) is not None]
-    settings = [by_name(row["argv"]) for _, row in found]
-    for (folder, row), own in zip(found, settings, strict=True):
-        _add_line(table, folder, row, {name: value for name, value in own.items() if not _is_shared(name, settings)})
+    found = [run for run in find_runs(out) if not left_out(run.folder, run.row, steps=False)]
+    settings = [by_name(run.row["argv"]) for run in found]
+    for run, own in sorted(zip(found, settings, strict=True), key=lambda one: one[0].folder.name):
+        _add_line(table, run, {name: value for name, value in own.items() if not _is_shared(name, settings)})
     return [table]
-
-
-def _row(folder: Path) -> dict[str, Any] | None:
-    from lopa_bench.records.integrity import left_out
-    from lopa_bench.records.reading import read_run
-
-    try:
-        row = read_run(folder).to_pylist()[0]
-    except FileNotFoundError:
-        return None
-    return None if left_out(folder, row, steps=False) else row
 
 
 def _is_shared(name: str, settings: Sequence[Mapping[str, str]]) -> bool:
@@ -99,21 +92,22 @@ def _is_shared(name: str, settings: Sequence[Mapping[str, str]]) -> bool:
     return name in IN_COLUMNS or (len(settings) > 1 and len({own.get(name) for own in settings}) == 1)
 
 
-def _add_line(table: Table, folder: Path, row: Mapping[str, Any], own: Mapping[str, str]) -> None:
+def _add_line(table: Table, run: Run, own: Mapping[str, str]) -> None:
     from rich.text import Text
 
-    decoder = f"{row['decoder']} on {row['base']}" if row["base"] else row["decoder"]
-    decoder += f" by {row['backend']}" if row["device"] == "server" else ""
-    n = str(row["n"]) if row["n"] is not None else f"({_rows_written(folder)})"
+    row = run.row
+    decoder = f"{run.decoder} on {row['base']}" if row["base"] else run.decoder
+    decoder += f" by {run.backend}" if run.device == "server" else ""
+    n = str(row["n"]) if row["n"] is not None else f"({_rows_written(run.folder)})"
     numbers = [percent(row["accuracy"]), number(row["tpf"]), number(row["tps"])]
     decoder = " ".join(filter(None, (decoder, as_text(own))))
-    cells = (status(folder, row), row["task"], row["model"], decoder, row["k"] or "-", n, *numbers, folder.name)
+    cells = (status(run), run.task, run.model, decoder, row["k"] or "-", n, *numbers, run.folder.name)
     table.add_row(*(Text(plain(cell)) for cell in cells))
 
 
-def status(folder: Path, row: Mapping[str, Any]) -> str:
+def status(run: Run) -> str:
     """The run's own word; a run that says it is running, and that no process holds, was killed."""
-    return "killed" if row["status"] == "running" and not is_locked(folder) else row["status"]
+    return "killed" if run.status == "running" and not is_locked(run.folder) else run.status
 
 
 def _rows_written(folder: Path) -> int:
@@ -130,55 +124,36 @@ def _rows_written(folder: Path) -> int:
     return total
 
 
-def _folders(out: Path) -> list[Path]:
-    paths = {
-        path.parent for pattern in ("run.parquet", "*/run.parquet", "runs/*/run.parquet") for path in out.glob(pattern)
-    }
-    return sorted(paths, key=lambda path: path.name)
-
-
-def find(name: str, out: Path) -> Path:
-    """A run by folder, name, or a part of the name. Raises NoRun."""
-    if (Path(name) / "run.parquet").exists():
-        return Path(name)
-    matching = [folder for folder in _folders(out) if name in folder.name]
-    exact = [folder for folder in matching if folder.name == name]
-    if len(exact or matching) != 1:
-        found = "\n  ".join(folder.name for folder in matching) or "none"
-        raise NoRun(f"{name!r} names no single run in {out}; found:\n  {found}")
-    return (exact or matching)[0]
-
-
-def details(folder: Path, n: int) -> list[RenderableType]:
+def details(run: Run, n: int) -> list[RenderableType]:
     """One run: its table, its settings, and the samples that a person would look at first."""
     from rich.text import Text
 
     from lopa_bench.console.side_by_side import result_table
     from lopa_bench.metrics.aggregate import aggregate
-    from lopa_bench.records.integrity import shortfall
-    from lopa_bench.records.reading import read_run, read_samples
+    from lopa_bench.records.reading import read_samples
 
-    row = read_run(folder).to_pylist()[0]
-    if reason := shortfall(folder, row):
-        raise NoRun(f"{folder} is damaged: {reason}; the command that made it, started again, does what is lost anew")
-    samples = read_samples(folder)
-    config = json.loads(row["config"])
-    numbers = aggregate(samples, (config.get("run") or {}).get("preset", "effective"), row["seed"])
+    row = run.row
+    if run.damage:
+        raise RunError(
+            f"{run.folder} is damaged: {run.damage}; the command that made it, started again, does what is lost anew"
+        )
+    samples = read_samples(run.folder)
+    numbers = aggregate(samples, (run.config.get("run") or {}).get("preset", "effective"), run.seed)
     facts = {
-        "run": folder,
-        "status": status(folder, row),
-        "created": row["created"],
+        "run": run.folder,
+        "status": status(run),
+        "created": run.created,
         "finished": row["finished"],
         "shard": row["shard"],
         "version": f"{row['version']} ({row['git_revision'] or 'no git'})",
         "machine": ", ".join(numbers["machines"]) or None,
         "command": " ".join(["python -m lopa_bench", *row["argv"]]),
-        "decoder": ", ".join(f"{name}={value}" for name, value in config["decoder"].items() if value is not None),
+        "decoder": ", ".join(f"{name}={value}" for name, value in run.config["decoder"].items() if value is not None),
     }
     parts: list[RenderableType] = [
         Text(plain(f"{name}: {value}")) for name, value in facts.items() if value is not None
     ]
-    parts.append(result_table(row | {"status": facts["status"]}, numbers))
+    parts.append(result_table({**row, "status": facts["status"]}, numbers))
     for title, rows in (("worst", worst(samples, n)), ("slowest", slowest(samples, n))):
         parts += [Text(f"\n{title} samples", style="bold"), *map(_sample, rows)]
     return parts

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from lopa_bench.console.numbers import UNKNOWN, over_interval, p_value, plain, points, times
 from lopa_bench.metrics.paired import compare_all
-from lopa_bench.metrics.varied import Run
+from lopa_bench.metrics.varied import Measured
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 
-def paired_table(runs: Sequence[Run]) -> Group | None:
+def paired_table(runs: Sequence[Measured]) -> Group | None:
     """What `compare_all` found, for the terminal; None if there is nothing to compare."""
     from rich.console import Group
     from rich.padding import Padding

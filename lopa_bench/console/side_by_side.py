@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lopa_bench.console.numbers import UNKNOWN, count, number, over_interval, percent, plain, points, rate, times
 from lopa_bench.metrics.ratios import Ratios, ratios_to_first
-from lopa_bench.metrics.varied import Run, varied
+from lopa_bench.metrics.varied import Measured, varied
 from lopa_bench.records.schema import ERROR_REASONS
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ SHOWN = ("decoder", "decoder.k", "model")  # overrides that have a place of thei
 
 def result_table(run: Mapping[str, Any], aggregates: Mapping[str, Any]) -> RenderableType:
     """One run as a heading, a row of numbers and what a reader must know of them."""
-    return side_by_side([(run, aggregates)])
+    return side_by_side([Measured(run, aggregates)])
 
 
-def side_by_side(runs: Sequence[Run]) -> Group:
+def side_by_side(runs: Sequence[Measured]) -> Group:
     """Runs below each other, each with what was varied and with its ratios to the first that it stands beside."""
     from rich.console import Group
     from rich.padding import Padding
@@ -38,7 +38,7 @@ def side_by_side(runs: Sequence[Run]) -> Group:
     return Group(*(Padding(part, (1, 0, 0, 0)) for part in parts))
 
 
-def _table(runs: Sequence[Run], ratios: Sequence[Ratios | None]) -> Table:
+def _table(runs: Sequence[Measured], ratios: Sequence[Ratios | None]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -99,7 +99,7 @@ def _notes_of_ratios(ratios: Sequence[Ratios | None], apart: Sequence[str]) -> l
     return notes
 
 
-def _heading(runs: Sequence[Run]) -> str:
+def _heading(runs: Sequence[Measured]) -> str:
     def every(*parts: str) -> str:
         """The value that all runs share, or all values."""
         return " / ".join(dict.fromkeys(plain(" ".join(str(run[part]) for part in parts)) for run, _ in runs))
@@ -119,7 +119,7 @@ def _place(run: Mapping[str, Any]) -> str:
     return f"{run['backend']} on {run['device']} {run['dtype']}"
 
 
-def _notes(runs: Sequence[Run]) -> list[str]:
+def _notes(runs: Sequence[Measured]) -> list[str]:
     """What stands between the numbers and a reader's conclusion, each said once."""
     notes = []
     for run, numbers in runs:

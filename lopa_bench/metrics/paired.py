@@ -27,7 +27,7 @@ from lopa_bench.metrics.statistics import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lopa_bench.metrics.varied import Run
+    from lopa_bench.metrics.varied import Measured
 
 ASKED_FOR = ("model", "device", "batch")  # what a run and its baseline may differ in
 COLUMNS = ("decoder", "k", "model", "backend")  # of a run row, by which a run can be named
@@ -41,7 +41,7 @@ def parse(text: str) -> tuple[str, str]:
     return name, value
 
 
-def baseline_first(runs: Sequence[Run], against: str) -> tuple[list[Run], bool]:
+def baseline_first(runs: Sequence[Measured], against: str) -> tuple[list[Measured], bool]:
     """The runs, the first one that `against` names in front, and whether there is one."""
     name, value = parse(against)
     chosen = next((run for run in runs if str(run[0].get(name)) == value), None)
@@ -50,7 +50,7 @@ def baseline_first(runs: Sequence[Run], against: str) -> tuple[list[Run], bool]:
     return [chosen, *(run for run in runs if run is not chosen)], True
 
 
-def compare_all(runs: Sequence[Run]) -> list[tuple[Run, Mapping[str, Any]]]:
+def compare_all(runs: Sequence[Measured]) -> list[tuple[Measured, Mapping[str, Any]]]:
     """Each further run with its comparison to the first, p values adjusted for their number (Benjamini-Hochberg, as in
     the report). The first was asked for, so it may be another model elsewhere; runs of another task, other problems,
     prompts or scorers, or counted in another way, are left out.

@@ -13,7 +13,7 @@ from lopa_bench.metrics.statistics import quotient
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lopa_bench.metrics.varied import Run
+    from lopa_bench.metrics.varied import Measured
 
 NAMES = ("tpf", "tpf_row", "tps", "latency_s", "forwards", "rows")
 
@@ -28,7 +28,7 @@ class Ratios:
     is_whole: bool = True  # no sample of either run is left out
 
 
-def ratios_to_first(runs: Sequence[Run]) -> tuple[list[Ratios | None], list[str]]:
+def ratios_to_first(runs: Sequence[Measured]) -> tuple[list[Ratios | None], list[str]]:
     """For each run its ratios to the first run above that it stands beside, None if there is none; and what sets apart
     those that stand beside none.
     """
@@ -52,7 +52,7 @@ def ratios_to_first(runs: Sequence[Run]) -> tuple[list[Ratios | None], list[str]
 
 
 def _ratios(
-    first: Run, first_samples: pa.Table | None, run: Run, samples: pa.Table | None
+    first: Measured, first_samples: pa.Table | None, run: Measured, samples: pa.Table | None
 ) -> tuple[Ratios | None, str]:
     rules = first[1].get("preset", "effective"), run[1].get("preset", "effective")
     if first_samples is None or samples is None:
@@ -65,7 +65,7 @@ def _ratios(
     return _divided(reference, numbers, standing.pairs, is_whole), ""
 
 
-def _by_rows(first: Run, run: Run, rule: str, other: str) -> tuple[Ratios | None, str]:
+def _by_rows(first: Measured, run: Measured, rule: str, other: str) -> tuple[Ratios | None, str]:
     """Without the samples of both: only for runs whose rows say that they have the same ones."""
     same = key(first[0], rule) == key(run[0], other) and first[0].get("limit") == run[0].get("limit")
     if not same or first[1]["n"] != run[1]["n"]:
@@ -74,7 +74,7 @@ def _by_rows(first: Run, run: Run, rule: str, other: str) -> tuple[Ratios | None
     return _divided(first[1], run[1], run[1]["n"]), ""
 
 
-def _over_shared(first: Run, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _over_shared(first: Measured, run: Measured) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The aggregates of both over the samples that both decoded; those at hand where these are all samples."""
     from lopa_bench.metrics.aggregate import aggregate
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-Run = tuple[Mapping[str, Any], Mapping[str, Any]]  # a run row and its aggregates
+
+class Measured(NamedTuple):
+    """A run row, and the aggregates of the run."""
+
+    row: Mapping[str, Any]
+    numbers: Mapping[str, Any]
+
 
 # Settings that change no number; shards are parts of one run.
 NO_MATTER = ("run.out", "run.progress", "run.shard", "resume", "fail_fast", "against")
@@ -31,7 +37,7 @@ def differing(all_overrides: Sequence[Iterable[str]]) -> list[dict[str, str]]:
     ]
 
 
-def varied(runs: Sequence[Run]) -> list[dict[str, str]]:
+def varied(runs: Sequence[Measured]) -> list[dict[str, str]]:
     """What each run of a sweep was given that others were not; a run's overrides are in its row."""
     return differing([run.get("overrides") or () for run, _ in runs])
 

@@ -7,18 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lopa_bench.errors import StorageError
-from lopa_bench.records.integrity import Broken, own_id, run_table
+from lopa_bench.records.finding import DIGITS, is_finished, with_key
+from lopa_bench.records.integrity import own_id
 from lopa_bench.records.locks import NAME as LOCK_NAME
 from lopa_bench.records.locks import Lock, brief_lock
 from lopa_bench.records.writing import new_run_id, remove_unfinished_files
-
-if TYPE_CHECKING:
-    pass
-
-DIGITS = 10  # of the key, at the end of a run's name: they find the folder, run.parquet then tells the whole key
 
 
 @dataclass
@@ -34,7 +30,7 @@ class Claim:
 
     @property
     def is_finished(self) -> bool:
-        return _is_finished(self.row)
+        return is_finished(self.row)
 
     @property
     def run_id(self) -> str:
@@ -70,7 +66,7 @@ def claim(runs: Path, key: str, resume: bool, labels: Sequence[object]) -> Claim
 
     try:
         with brief_lock(_gate(runs)):
-            earlier = find(runs, key) if resume else []
+            earlier = with_key(runs, key) if resume else []
             if not earlier:
                 folder = runs / new_run_id(runs, *labels, key[:DIGITS])
                 return Claim(folder, Lock(folder))
@@ -78,32 +74,13 @@ def claim(runs: Path, key: str, resume: bool, labels: Sequence[object]) -> Claim
             found = Claim(folder, Lock(folder), row)
     except StorageError:
         archived = [
-            Claim(folder, None, row) for folder, row in (find(runs, key) if resume else []) if _is_finished(row)
+            Claim(folder, None, row) for folder, row in (with_key(runs, key) if resume else []) if is_finished(row)
         ]
         if archived:
             return archived[0]
         raise
     remove_unfinished_files(folder)
     return found
-
-
-def find(runs: Path, key: str) -> list[tuple[Path, dict[str, Any] | None]]:
-    """The runs with this key, the best to go on with first: finished ones, and of those the newest.
-
-    A folder without a run row is known by its name alone: its process is just starting, or its row was damaged.
-    """
-    found: list[tuple[Path, dict[str, Any] | None]] = []
-    for folder in runs.glob(f"*-{key[:DIGITS]}*"):
-        row = None
-        with suppress(FileNotFoundError, Broken):
-            row = run_table(folder / "run.parquet").to_pylist()[0]
-        if row is None or row["key"] == key:
-            found.append((folder, row))
-    return sorted(found, key=lambda item: (_is_finished(item[1]), item[0].name), reverse=True)
-
-
-def _is_finished(row: dict[str, Any] | None) -> bool:
-    return row is not None and row["status"] == "finished"
 
 
 def _gate(runs: Path) -> Path:

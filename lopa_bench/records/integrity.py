@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -200,7 +200,7 @@ def set_aside(path: Path, reason: str, then: str) -> None:
     log.warning("%s cannot be used (%s): set aside as %s, %s", path, reason, aside.name, then)
 
 
-def shortfall(folder: Path, row: dict[str, Any], steps: bool = True) -> str | None:
+def shortfall(folder: Path, row: Mapping[str, Any], steps: bool = True) -> str | None:
     """Why the rows of a finished run are not those that its run row tells of; None if they are, or if it tells nothing.
 
     `steps`: their files are read whole too, else only how many rows their footers tell of.
@@ -213,7 +213,7 @@ def shortfall(folder: Path, row: dict[str, Any], steps: bool = True) -> str | No
         return str(error)
 
 
-def _shortfall(folder: Path, row: dict[str, Any], steps: bool) -> str | None:
+def _shortfall(folder: Path, row: Mapping[str, Any], steps: bool) -> str | None:
     samples: dict[Path, set[tuple[str, int]]] = {}
     broken = []
     run_id = own_id(folder, row["run_id"])
@@ -253,7 +253,7 @@ def _wrong_number(steps: Path, samples: Path) -> str | None:
     return f"it has {rows} rows where {belong} belong"
 
 
-def left_out(folder: Path, row: dict[str, Any], steps: bool = True) -> bool:
+def left_out(folder: Path, row: Mapping[str, Any], steps: bool = True) -> bool:
     """Whether a reader passes over a run, which it then says. Arguments as for `shortfall`."""
     reason = shortfall(folder, row, steps)
     if reason:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Key = tuple[str, int]  # problem_id, sample_index
-KEY = ("problem_id", "sample_index")
-ORDER = ("problem_index", "sample_index")
+KEY = ["problem_id", "sample_index"]
+ORDER = ["problem_index", "sample_index"]
 ATTEMPTS = 3
 
 log = logging.getLogger(__name__)
@@ -67,14 +67,19 @@ def read_samples(folder: Path | str | Iterable[Path | str], columns: Sequence[st
     return samples if columns is None else samples.select(list(columns))
 
 
-def read_steps(folder: Path | str, columns: Sequence[str] | None = None) -> pa.Table:
-    """All steps of the samples that `read_samples` returns, in the order of the source and of the steps."""
+def read_steps(folder: Path | str, columns: Sequence[str] | None = None, in_order: bool = True) -> pa.Table:
+    """All steps of the samples that `read_samples` returns, in the order of the source and of the steps.
+
+    Not `in_order`: sample after sample as they were written, which spares the sorting.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     wanted = None if columns is None else list(dict.fromkeys([*columns, *KEY, "step"]))
     found = _retried(lambda: list(iter_steps(folder, wanted)))
     steps = pa.concat_tables([layout("steps", wanted).empty_table(), *found])
+    if not in_order:
+        return steps if columns is None else steps.select(list(columns))
     order = {key: rank for rank, key in enumerate(keys_of(read_samples(folder, KEY)))}
     ranks = pa.array([order[key] for key in keys_of(steps)], pa.int64())
     sorting = pa.table({"rank": ranks, "step": steps["step"]})
@@ -118,10 +123,10 @@ def _rows_of(table: pa.Table, part: str, newest: dict[Key, str]) -> pa.Table:
     """The rows of samples whose newest row is in this part."""
     import pyarrow as pa
 
-    keys = keys_of(table)
-    if all(newest.get(key) == part for key in dict.fromkeys(keys)):
+    if all(newest.get(key) == part for key in keys_of(table.select(KEY).group_by(KEY).aggregate([]))):
         return table
-    return table.take(pa.array([row for row, key in enumerate(keys) if newest.get(key) == part], pa.int64()))
+    rows = [row for row, key in enumerate(keys_of(table)) if newest.get(key) == part]
+    return table.take(pa.array(rows, pa.int64()))
 
 
 def _readable(path: Path, table: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:

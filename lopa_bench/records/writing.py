@@ -21,15 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.records.integrity import damage, parts, tables
-from lopa_bench.records.reading import (
-    iter_samples,
-    iter_steps,
-    keys_of,
-    newest_parts,
-    read_run,
-    read_samples,
-    read_steps,
-)
+from lopa_bench.records.reading import iter_samples, iter_steps, keys_of, newest_parts
 from lopa_bench.records.schema import NOT_SCORED, schema, to_table
 from lopa_bench.system.signals import held_back
 from lopa_bench.system.storage import whole_file, written
@@ -38,10 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lopa_bench.records.reading import Key
-
-__all__ = [
-    "RunStore", "iter_steps", "new_run_id", "read_run", "read_samples", "read_steps", "write_table",
-]  # fmt: skip
 
 FLUSH_SAMPLES = 16
 FLUSH_SECONDS = 30.0

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from lopa_bench.console.numbers import plain
-from lopa_bench.errors import StorageError
-from lopa_bench.metrics.varied import by_name, differing
+from lopa_bench.errors import RunError, StorageError
+from lopa_bench.metrics.varied import Measured, by_name, differing
 from lopa_bench.sweep.jobs import REPORT, SETTINGS, JobReport, note_varied, read_report
-
-if TYPE_CHECKING:
-    from lopa_bench.metrics.varied import Run
 
 log = logging.getLogger(__name__)
 
@@ -111,56 +108,42 @@ def conclude() -> int:
     return int(any(job.status != "finished" for job in jobs))
 
 
-def finished_runs(jobs: Sequence[JobReport]) -> list[Run]:
+def finished_runs(jobs: Sequence[JobReport]) -> list[Measured]:
     """Run rows and aggregates of the jobs that have finished, in the order of the jobs. A run that was moved or broken
     since is named in a warning and left out.
     """
-    from lopa_bench.records.reading import read_run
+    from lopa_bench.records.runs import open_run
 
-    runs: list[Run] = []
+    runs: list[Measured] = []
     for job in jobs:
         if job.status == "finished" and job.path:
+            facts = {"folder": job.path, "folders": [job.path], "overrides": job.overrides}
             try:
-                runs.append((read_run(job.path).to_pylist()[0] | _facts_of(job), job.numbers))
-            except (OSError, StorageError) as error:
+                runs.append(Measured({**open_run(Path(job.path)).row, **facts}, job.numbers))
+            except RunError as error:
                 log.warning("job %s is not in the table: %s", job.job, plain(error))
     return runs
 
 
-def _facts_of(job: JobReport) -> dict[str, Any]:
-    return {"folder": job.path, "folders": [job.path], "overrides": job.overrides}
+def with_unions(runs: Sequence[Measured]) -> list[Measured]:
+    """The runs, all shards of one run that were counted by the same rule replaced by their union if none is missing."""
+    from lopa_bench.records.joining import gathered
+
+    cuts = gathered(runs, lambda run: run.row, apart=lambda run: run.numbers.get("preset"))
+    return [one for cut in cuts for one in ([_union(cut.parts)] if cut.is_whole and cut.count > 1 else cut.parts)]
 
 
-def with_unions(runs: Sequence[Run]) -> list[Run]:
-    """The runs, all shards of one run replaced by their union if none is missing.
-
-    Shards belong together if they are of the same run, cut into as many, and counted by the same rule; of a shard that
-    was done twice the later one counts.
-    """
-    groups: dict[tuple[Any, ...], dict[str | None, Run]] = {}
-    for position, (row, numbers) in enumerate(runs):
-        shard = row["shard"]
-        key = (row["union_key"], shard.rpartition("/")[2], numbers.get("preset")) if shard else (position,)
-        groups.setdefault(key, {})[shard] = (row, numbers)
-    return [one for group in groups.values() for one in _union(group)]
-
-
-def _union(group: Mapping[str | None, Run]) -> list[Run]:
-    """`group`: runs by their shard, all of one `i/n`."""
-    runs = list(group.values())
-    shard = runs[0][0]["shard"]
-    if not shard or len(runs) != int(shard.rpartition("/")[2]):
-        return runs
+def _union(shards: Sequence[Measured]) -> Measured:
     from lopa_bench.metrics.aggregate import aggregate
     from lopa_bench.records.reading import read_samples
 
-    first, numbers = runs[0]
-    folders = [str(row["folder"]) for row, _ in runs]
-    whole = aggregate(read_samples(folders), numbers["preset"], first["seed"])
-    return [({**first, "run_id": f"{len(runs)} shards", "shard": None, "folders": folders}, whole)]
+    first, numbers = shards[0]
+    folders = [str(shard.row["folder"]) for shard in shards]
+    row = {**first, "run_id": f"{len(shards)} shards", "shard": None, "folders": folders}
+    return Measured(row, aggregate(read_samples(folders), numbers["preset"], first["seed"]))
 
 
-def _track(jobs: Sequence[JobReport], folder: Path, runs: Sequence[Run]) -> None:
+def _track(jobs: Sequence[JobReport], folder: Path, runs: Sequence[Measured]) -> None:
     """With the tracker of the first job that was started."""
     from omegaconf import OmegaConf
 

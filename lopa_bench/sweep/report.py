@@ -13,7 +13,7 @@ from lopa_bench.console.paired import paired_table
 from lopa_bench.console.report import console_on, json_values, show
 from lopa_bench.console.side_by_side import side_by_side
 from lopa_bench.metrics.paired import baseline_first
-from lopa_bench.metrics.varied import Run, settings_of, varied
+from lopa_bench.metrics.varied import Measured, settings_of, varied
 from lopa_bench.records.schema import to_json
 from lopa_bench.sweep.jobs import JobReport
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def report_sweep(
     folder: Path,
     jobs: Sequence[JobReport],
-    runs: Sequence[Run],
+    runs: Sequence[Measured],
     against: str | None = None,
     stream: TextIO | None = None,
 ) -> None:

@@ -11,14 +11,14 @@ from lopa_bench.settings.tracker import TrackerConfig
 from lopa_bench.tracking.tracker import WandbTracker
 
 if TYPE_CHECKING:
-    from lopa_bench.metrics.varied import Run
+    from lopa_bench.metrics.varied import Measured
 
 IN_LABEL = ("task", "model", "decoder", "decoder.base", "decoder.k")  # k is the axis
 CURVES = ("tpf", "tps", "accuracy")
 COLUMNS = ("task", "model", "decoder", "base", "k", "varied", "n", "accuracy", "tpf", "tpf_row", "tps", "latency_s")
 
 
-def track_sweep(config: TrackerConfig, folder: Path, runs: Sequence[Run]) -> None:
+def track_sweep(config: TrackerConfig, folder: Path, runs: Sequence[Measured]) -> None:
     """Nothing here can fail a sweep or hold it up for long."""
     if config.name != "wandb" or not runs:
         return
@@ -27,7 +27,7 @@ def track_sweep(config: TrackerConfig, folder: Path, runs: Sequence[Run]) -> Non
     tracker.finish_with(lambda: _charts(runs))
 
 
-def _charts(runs: Sequence[Run]) -> dict[str, Any]:
+def _charts(runs: Sequence[Measured]) -> dict[str, Any]:
     import wandb
 
     names = [{"varied": as_text(own)} for own in varied(runs)]
@@ -46,7 +46,7 @@ def _charts(runs: Sequence[Run]) -> dict[str, Any]:
     return charts
 
 
-def branch_scaling(runs: Sequence[Run], name: str) -> dict[str, list[tuple[int, float]]]:
+def branch_scaling(runs: Sequence[Measured], name: str) -> dict[str, list[tuple[int, float]]]:
     """For each task, model, base decoder and whatever else was varied the points (k, value), by k; a curve has two
     points at least.
     """
