@@ -44,6 +44,7 @@ class DecoderConfig:
     gen_length: int = 512
     block_size: int | None = None
     attention: str | None = None
+    grid: str | None = None
     cache: str | None = None
     # fill rule
     fill: str | None = None
@@ -80,6 +81,7 @@ class DecoderConfig:
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "attention": ("full", "block_causal"),
+    "grid": ("prompt", "absolute"),
     "cache": ("none", "exact", "prefix", "dual"),
     "empty_steps": ("skip", "run"),
     "first_position": ("rule", "unconditional"),

@@ -111,8 +111,10 @@ class _Run:
 
     def _check_progress(self) -> None:
         """Every forward fills a position, except a released program's empty steps and its last, verifying round."""
-        config = self.config
-        idle = (config.complete == "verify") + (config.steps or 0 if config.empty_steps == "run" else 0)
+        config, layout = self.config, self.window.layout
+        idle = int(config.complete == "verify")
+        if config.empty_steps == "run":
+            idle += self.fill.steps * layout.blocks
         if len(self.steps) >= config.gen_length + idle:
             rule = type(self.fill).__name__
             raise RuntimeError(

@@ -23,7 +23,7 @@ from decoders.targets import load_target
 
 LOPA = "lopa"
 # Settings that every decoder reads.
-COMMON = ("name", "target", "gen_length", "k", "decode_tail", "mask_logit", "temperature")
+COMMON = ("name", "target", "gen_length", "grid", "k", "decode_tail", "mask_logit", "temperature")
 # Settings of lookahead, read when branches are tried.
 LOOKAHEAD: dict[str, Any] = {"confidence": "neg_entropy", "attention": "full", "complete": "end", "floor": None}
 USUAL = settings(DecoderConfig())
@@ -38,7 +38,7 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base], default: Base) -> 
     base = _base(config, bases, default)
     scorer = _scorer(config)
     _refuse_unknown(config, base, scorer)
-    _allow("fill", config.fill or base.readable["fill"], base.fills, base.name)
+    _allow("fill", base.readable["fill"] if config.fill is None else config.fill, base.fills, base.name)
     resolved = _with_defaults(config, base, scorer)
     _refuse_unread(config, base, base.readers(resolved.fill or ""))
     if lookahead and config.k != 0:  # with k = 0 they are let be: a sweep over k begins there
@@ -186,6 +186,12 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
     rule = base.fills[config.fill or ""]
     if "block_size" in base.window.reads and config.block_size is None:
         config.block_size = min(32, config.gen_length)
+    config.grid = config.grid or "prompt"
+    if config.grid not in base.window.grids:
+        raise DecoderError(
+            f"decoder.grid={config.grid} is not supported by {base.name}, which has no blocks to count; "
+            f"allowed: {', '.join(base.window.grids)}"
+        )
     if config.k == "auto" and config.floor is not None:
         raise DecoderError(f"decoder.floor={config.floor} has no meaning with decoder.k=auto; allowed: a number for k")
     if config.score.window is not None and config.score.bottom < 1.0:

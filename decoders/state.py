@@ -12,11 +12,16 @@ from decoders.types import Vocabulary
 
 @dataclass(frozen=True)
 class Layout:
-    """Block 0 is the prompt; blocks 1, 2, ... cut the `length` generated positions; the last may be shorter."""
+    """Block 0 is the prompt; blocks 1, 2, ... cut the `length` generated positions; the last may be shorter.
+
+    `grid`: where blocks are counted from. "prompt": its end. "absolute": position 0, with the prompt inside the blocks;
+    then block 1 is what the prompt leaves of the block of the grid in which it ends (SDAR, Fast-dLLM v2, LLaDA2).
+    """
 
     prompt: int
     length: int
     block: int
+    grid: str = "prompt"
 
     @property
     def end(self) -> int:
@@ -25,16 +30,42 @@ class Layout:
     @property
     def blocks(self) -> int:
         """Number of blocks right of the prompt."""
+        return -(-(self.end - self.origin) // self.block)
+
+    @property
+    def planned(self) -> int:
+        """Blocks that `length` positions make if the prompt ends with a block; schedules are cut by them."""
         return -(-self.length // self.block)
 
+    @property
+    def origin(self) -> int:
+        """Where the block of the grid begins that block 1 stands in: the prompt's tail lies between it and block 1."""
+        return self.prompt - (self.prompt % self.block if self.grid == "absolute" else 0)
+
     def start_of(self, block: int) -> int:
-        return 0 if block == 0 else self.prompt + (block - 1) * self.block
+        return 0 if block == 0 else max(self.prompt, self.origin + (block - 1) * self.block)
 
     def end_of(self, block: int) -> int:
-        return self.prompt if block == 0 else min(self.prompt + block * self.block, self.end)
+        return self.prompt if block == 0 else min(self.origin + block * self.block, self.end)
+
+    def begin_of(self, block: int) -> int:
+        """The start of a block on the grid: of block 1 the prompt's tail is a part."""
+        return 0 if block == 0 else self.origin + (block - 1) * self.block
+
+    def settled(self, block: int) -> int:
+        """How far the text is final once `block` and all before it are: the prompt's tail waits for block 1."""
+        return self.origin if block == 0 else self.end_of(block)
+
+    def whole(self, positions: int) -> int:
+        """How many of the first `positions` of the prompt are final whatever follows them."""
+        return positions // self.block * self.block if self.grid == "absolute" else positions
 
     def block_of(self, positions: np.ndarray) -> np.ndarray:
-        return np.where(positions < self.prompt, 0, (positions - self.prompt) // self.block + 1)
+        return np.where(positions < self.prompt, 0, (positions - self.origin) // self.block + 1)
+
+    def attention_of(self, positions: np.ndarray) -> np.ndarray:
+        """Block numbers for block-causal attention: the grid's own, of the prompt's positions too."""
+        return positions // self.block if self.grid == "absolute" else self.block_of(positions)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ def key(config: Config, task: Task | None = None, prompt: str = "") -> str:
 OTHER: Mapping[str, Any] = {  # each setting with a value that is not its default
     "decoder.name": "d2f", "decoder.target": "nowhere:THING", "decoder.base": "greedy", "decoder.gen_length": 32,
     "decoder.block_size": 4, "decoder.attention": "block_causal", "decoder.cache": "exact", "decoder.fill": "budget",
+    "decoder.grid": "absolute",
     "decoder.tokens_per_step": 2, "decoder.steps": 4, "decoder.empty_steps": "run", "decoder.factor": 0.5,
     "decoder.first_position": "rule", "decoder.tau_conf": 0.8, "decoder.tau_add": 0.2, "decoder.tau_act": 0.9,
     "decoder.forced": "global", "decoder.confidence": "margin", "decoder.fill_confidence": "prob", "decoder.k": 3,
@@ -82,7 +83,8 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "task.samples": 2,
     "model.name": "other", "model.revision": "v1", "model.lora": "ADAPTER", "model.lora_revision": "v1",
     "model.path": "COPY", "model.layout": "dream", "model.dtype": "bfloat16", "model.max_length": 256,
-    "model.gen_length": 9, "model.block_size": 9, "model.attention": "block_causal", "model.add_bos": True,
+    "model.gen_length": 9, "model.block_size": 9, "model.attention": "block_causal", "model.grid": "absolute",
+    "model.add_bos": True,
     "model.chat_template_kwargs": {"enable_thinking": False}, "model.toy": True, "model.end_ids": [7],
     "run.seed": 1, "run.batch": 2, "run.warmup": 0, "run.shard": "0/2", "run.preset": "lopa_dream",
     "run.out": "elsewhere", "run.progress": False,

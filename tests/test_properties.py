@@ -50,6 +50,7 @@ def configs(draw: Any) -> DecoderConfig:
     base = BASES[draw(st.sampled_from(sorted(BASES)))]
     length = draw(st.integers(1, 20))
     chosen: dict[str, Any] = {"gen_length": length, "decode_tail": draw(st.booleans())}
+    chosen["grid"] = draw(st.sampled_from(base.window.grids))
     chosen["fill"] = fill = draw(st.sampled_from(sorted(base.fills)))
     chosen["attention"] = attention = draw(st.sampled_from(["full", "block_causal"]))
     chosen["cache"] = draw(st.sampled_from([None, *base.caches_under(attention)]))
@@ -80,7 +81,8 @@ def check(generation: Generation, config: DecoderConfig) -> None:
     are resolved.
     """
     length = config.gen_length
-    idle = config.steps or 0 if config.empty_steps == "run" else 0
+    planned = -(-length // (config.block_size or length))
+    idle = (config.steps or 0) // planned * (planned + 1) if config.empty_steps == "run" else 0
     assert generation.forwards <= length + (config.complete == "verify") + idle
     assert MASK not in generation.ids
     assert len(generation.ids) <= length

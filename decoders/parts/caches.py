@@ -45,7 +45,7 @@ class Cache:
             ids[row, : len(part)] = part
         blocks = None
         if self.config.attention == "block_causal":
-            blocks = self.window.layout.block_of(np.arange(start, start + ids.shape[1]))
+            blocks = self.window.layout.attention_of(np.arange(start, start + ids.shape[1]))
         keep, self.keep = self.keep, None
         return Request(ids, lengths, start, self.readout, blocks, suffix, keep)
 
@@ -61,11 +61,14 @@ class ExactBlocks(Cache):
     stay frozen (LoPA, section 3.3).
     """
 
+    def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
+        super().__init__(config, window, readout, window.layout.whole(cached))
+
     def request(self, branches: list[Branch]) -> Request:
         return self._feed(branches, self.cached)
 
     def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
-        ready = self.window.layout.end_of(branches[0].ready - 1)
+        ready = self.window.layout.settled(branches[0].ready - 1)
         if ready > self.cached:
             self._plan(winner, self.cached, ready)
 
@@ -89,18 +92,25 @@ class BlockRefresh(Cache):
         current = {self.blocks.current(branch) for branch in branches}
         if current != {self.block}:
             return self._feed(branches, 0)
-        start, end = self.blocks.scope(branches[0])
+        start, end = self._range(branches[0])
         if self.config.cache == "prefix":
             return self._feed(branches, start)
         behind = (end, self.window.layout.end)
         return self._feed(branches, start, end, suffix=behind if behind[0] < behind[1] else None)
 
     def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
-        if request.start > 0:
+        if request.start > 0 or request.suffix is not None:
             return
         self.block = self.blocks.current(branches[winner])
-        start, _ = self.blocks.scope(branches[winner])
-        self._plan(winner, 0, start if self.config.cache == "prefix" else self.window.layout.end)
+        start, _ = self._range(branches[winner])
+        end = start if self.config.cache == "prefix" else self.window.layout.end
+        if end > 0:
+            self._plan(winner, 0, end)
+
+    def _range(self, branch: Branch) -> tuple[int, int]:
+        """The current block on the grid, with the prompt's tail where it has one."""
+        block = self.blocks.current(branch)
+        return self.window.layout.begin_of(block), self.window.layout.end_of(block)
 
 
 CACHES: dict[str, type[Cache]] = {

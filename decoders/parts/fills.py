@@ -65,7 +65,7 @@ class Fill:
     def steps(self) -> int:
         """Planned steps of one block."""
         assert self.config.steps is not None
-        return self.config.steps // self.layout.blocks
+        return self.config.steps // self.layout.planned
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         """Indices into the view to fill: at least one, unless `empty_steps=run`. May update `branch.memory`."""

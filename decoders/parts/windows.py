@@ -13,16 +13,17 @@ class Window:
     """Opens a text, moves a branch on before each round, and says where the fill rule may fill.
 
     `reads`: the settings that it reads, with their defaults. `caches`: by attention, the cache policies that its texts
-    can be decoded with.
+    can be decoded with. `grids`: where its blocks may be counted from.
     """
 
     reads: ClassVar[Mapping[str, Any]] = {"block_size": None}
     caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"full": ("none",), "block_causal": ("none", "exact")}
+    grids: ClassVar[tuple[str, ...]] = ("prompt", "absolute")
 
     def __init__(self, config: DecoderConfig, prompt: int, mask_id: int):
         self.config = config
         self.mask_id = mask_id
-        self.layout = Layout(prompt, config.gen_length, self.block_size(config))
+        self.layout = Layout(prompt, config.gen_length, self.block_size(config), config.grid or "prompt")
 
     @staticmethod
     def block_size(config: DecoderConfig) -> int:
@@ -49,6 +50,7 @@ class Canvas(Window):
     """The whole generation as one block, visible from the start (vanilla Dream)."""
 
     reads: ClassVar[Mapping[str, Any]] = {}
+    grids: ClassVar[tuple[str, ...]] = ("prompt",)
 
     @staticmethod
     def block_size(config: DecoderConfig) -> int:
@@ -112,6 +114,6 @@ class Pipeline(Window):
                 branch.activated[block] = True
 
     def _filled(self, branch: Branch, block: int) -> float:
-        """Filled fraction of a block; the prompt counts as full."""
-        size = self.layout.end_of(block) - self.layout.start_of(block)
+        """Filled fraction of a block; the prompt counts as full, and so does its tail in block 1."""
+        size = self.layout.end_of(block) - self.layout.begin_of(block)
         return (size - branch.masks[block]) / size if block else 1.0

@@ -37,6 +37,7 @@ CHANGES_NO_ROW: Mapping[str, str] = {
     "model.gen_length": DEFAULT_OF_DECODERS,
     "model.block_size": DEFAULT_OF_DECODERS,
     "model.attention": DEFAULT_OF_DECODERS,
+    "model.grid": DEFAULT_OF_DECODERS,
     "backend.startup_s": ASKED_PATIENTLY,
     "backend.timeout_s": ASKED_PATIENTLY,
     "backend.retries": ASKED_PATIENTLY,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from decoders import UNMASKED, Decoder, make_decoder, resolve_settings
+from decoders import UNMASKED, Decoder, DecoderConfig, make_decoder, resolve_settings
 from lopa_bench.models.checkpoint.check import check_model
 from lopa_bench.models.checkpoint.folders import is_embedded
+from lopa_bench.models.config import ModelConfig
 from lopa_bench.plan.identity import Identity, identify
 from lopa_bench.plan.units import Unit, units_of
 from lopa_bench.settings.backend import LocalSettings, ServerSettings
@@ -51,9 +52,12 @@ def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
 
     The model is judged first: its files are small, a data set may have to be fetched, weights to be read for their sum.
     """
-    if isinstance(config.backend, LocalSettings):
-        check_model(config.model)
-    decoder = None if config.decoder.name in UNMASKED else make_decoder(config.decoder)
+    network = check_model(config.model) if isinstance(config.backend, LocalSettings) else None
+    decoder = None
+    if config.decoder.name not in UNMASKED:
+        if network is not None:
+            config.decoder = on_grid(config.decoder, network)
+        decoder = make_decoder(config.decoder)
     warn_of_ignored(config)
     config.decoder = resolve_settings(config.decoder)
     task = _make_task(config)
@@ -62,6 +66,11 @@ def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
     prompts = {index: prompt_of(task, task.problems[index], config.task.target) for index in indices}
     identity = identify(config, task, ((task.problems[index], prompt) for index, prompt in prompts.items()))
     return Plan(config, resolved, decoder, task, prompts, units, identity)
+
+
+def on_grid(decoder: DecoderConfig, network: ModelConfig) -> DecoderConfig:
+    """The settings with the grid of the model's family, unless they name one. A copy."""
+    return decoder if decoder.grid is not None else replace(decoder, grid=network.grid)
 
 
 def _make_task(config: Config) -> Task:

@@ -70,6 +70,7 @@ class Config:
 CHOICES = {
     "model.dtype": ("auto", "float32", "bfloat16", "float16"),
     "model.attention": ("full", "block_causal"),
+    "model.grid": (None, "prompt", "absolute"),
     "model.layout": (None, "dream", "llada", "causal"),
     "tracker.name": ("none", "wandb"),
     "tracker.mode": ("online", "offline", "disabled"),

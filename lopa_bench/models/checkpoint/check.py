@@ -13,16 +13,18 @@ from lopa_bench.models.config import ModelConfig
 from lopa_bench.settings.model import ModelSettings
 
 
-def check_model(model: ModelSettings) -> None:
-    """Whether a configured model can be one that runs here. Raises CheckpointError."""
+def check_model(model: ModelSettings) -> ModelConfig | None:
+    """Whether a configured model can be one that runs here, and what it is made of if its layout is one of ours. Raises
+    CheckpointError.
+    """
     assert model.path is not None
     folder = locate(model.path, model.revision, weights=False)
-    if model.layout != "causal":  # such a checkpoint is read by transformers
-        config_of(model, folder)
+    config = None if model.layout == "causal" else config_of(model, folder)  # such a one is read by transformers
     if folder == Path(model.path).expanduser():  # else the weights may not be here yet
         weight_files(folder)
     if model.lora:
         read_adapter(locate(model.lora, model.lora_revision, weights=False))
+    return config
 
 
 def config_of(model: ModelSettings, folder: Path) -> ModelConfig:
