@@ -67,6 +67,6 @@ def test_an_earlier_prompt_gives_its_whole_blocks_alone() -> None:
 
 
 def test_a_canvas_has_no_blocks_to_count() -> None:
-    with pytest.raises(DecoderError, match="decoder.grid=absolute is not supported by dream.*allowed: prompt"):
+    with pytest.raises(DecoderError, match=r"decoder.grid=absolute is not supported by dream.*allowed: prompt"):
         make_decoder(DecoderConfig(name="dream", grid="absolute"))
     assert np.array_equal(Layout(3, 4, 4).attention_of(np.arange(7)), [0, 0, 0, 1, 1, 1, 1])

@@ -78,8 +78,10 @@ class ModelConfig:
 
     @property
     def shifted(self) -> bool:
-        """Whether the logits at i - 1 predict position i, over the whole text."""
-        return self.shift == "shifted"
+        """Whether the logits at i - 1 predict position i. Inside a block or over the whole text, a decode is the same:
+        the first position of a block is predicted by the last logits of the block before it, kept where it is not fed.
+        """
+        return self.shift != "none"
 
     def has_experts(self, layer: int) -> bool:
         return self.experts is not None and self.experts.layers[layer]

@@ -15,8 +15,8 @@ class ModelSettings:
 
     `path`: "embedded:<name>", a folder, or a Hub id. `lora`: a PEFT adapter folder or Hub id, merged at load.
     `block_size`, `attention`, `gen_length`: what the decoders take by default with this model; `attention` is the one
-    inside the window of lookahead branches. `grid`: where blocks are counted from, "prompt" or "absolute" (position 0, the
-    prompt inside them); null: as the checkpoint's family does.
+    inside the window of lookahead branches. `grid`: where blocks are counted from, "prompt" or "absolute" (position 0,
+    the prompt inside them); null: as the checkpoint's family does.
     `layout`: dream, llada, or causal (autoregressive). `chat_template_kwargs`: further variables of the chat template.
     `max_length`: prompt and generation together. `end_ids`: the ids that end a text; null: those that the checkpoint's
     files name. `toy` marks models whose numbers say nothing about 7B models.
