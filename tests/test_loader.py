@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lopa_bench.errors import CheckpointError
+from lopa_bench.models.checkpoint import loader
 from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.layouts import read_config
 from lopa_bench.models.checkpoint.loader import load_model
@@ -153,3 +154,27 @@ def test_the_checksum_follows_the_bytes(folder: Path) -> None:
     before = files_sha256(weight_files(folder))
     rewrite(folder, **{Q: torch.zeros(64, 64)})
     assert files_sha256(weight_files(folder)) != before
+
+
+def test_weights_that_are_read_in_small_pieces_are_the_same(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matrices of 64 columns, two rows at a time, and the file is opened anew for every piece."""
+    generator = torch.Generator().manual_seed(0)
+    prefix = "base_model.model." + Q.removesuffix(".weight")
+    pair = {f"{prefix}.lora_A.weight": torch.randn(2, 64, generator=generator)}
+    pair |= {f"{prefix}.lora_B.weight": torch.randn(64, 2, generator=generator)}
+    lora = write_adapter(tmp_path / "lora", {}, pair)
+    whole = load_model(folder, torch.float32, CPU, lora).state_dict()
+    monkeypatch.setattr(loader, "PIECE", 128)
+    monkeypatch.setattr(loader, "MAPPED", 1)
+    parts = load_model(folder, torch.float32, CPU, lora).state_dict()
+    for name, weight in whole.items():
+        torch.testing.assert_close(parts[name], weight, rtol=0, atol=1e-5)
+
+
+def test_numbers_that_the_dtype_cannot_hold_are_refused(folder: Path) -> None:
+    rewrite(folder, **{Q: torch.full((64, 64), 1e5)})
+    with pytest.raises(CheckpointError, match=f"{Q} has numbers that float16 cannot hold; allowed: model.dtype=bf"):
+        load_model(folder, torch.float16, CPU)
+    load_model(folder, torch.bfloat16, CPU)

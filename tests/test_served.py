@@ -91,7 +91,7 @@ def test_a_run_without_the_template_that_its_prompts_need_loads_no_weights(tiny_
     del facts["chat_template"]
     (folder / "tokenizer_config.json").write_text(json.dumps(facts))
     assert engine(folder).prompt_ids.keys() == {0, 1}
-    (folder / "model.safetensors").write_bytes(b"no weights at all")
+    save_file({"nothing": torch.zeros(1)}, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match="has no chat template"):
         engine(folder, prompt_style="chat")
 
@@ -178,7 +178,7 @@ def test_a_layout_that_is_not_the_checkpoints_is_refused(tiny_model: Path) -> No
 
 def test_faults_of_small_files_are_found_before_weights_are_read(tiny_model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny_model, tmp_path / "model")
-    (folder / "model.safetensors").write_bytes(b"no weights at all")
+    save_file({"nothing": torch.zeros(1)}, folder / "model.safetensors")
     (folder / "tokenizer.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is not valid JSON"):
         loaded(folder)

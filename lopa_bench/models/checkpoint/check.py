@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.adapters import read_adapter
-from lopa_bench.models.checkpoint.files import weight_files
+from lopa_bench.models.checkpoint.files import read_headers, weight_files
 from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.layouts import read_config
 from lopa_bench.models.config import ModelConfig
@@ -21,7 +21,7 @@ def check_model(model: ModelSettings) -> ModelConfig | None:
     folder = locate(model.path, model.revision, weights=False)
     config = None if model.layout == "causal" else config_of(model, folder)  # such a one is read by transformers
     if folder == Path(model.path).expanduser():  # else the weights may not be here yet
-        weight_files(folder)
+        read_headers(weight_files(folder))
     if model.lora:
         read_adapter(locate(model.lora, model.lora_revision, weights=False))
     return config

@@ -8,55 +8,73 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from lopa_bench.errors import CheckpointError
-from lopa_bench.models.checkpoint.adapters import key_of, read_adapter
-from lopa_bench.models.checkpoint.files import adapter_file, read_tensors
+from lopa_bench.models.checkpoint.adapters import Adapter, key_of, read_adapter
+from lopa_bench.models.checkpoint.files import FLOATS, Header, adapter_file, read_tensors
 from lopa_bench.models.checkpoint.keys import shown
+from lopa_bench.models.checkpoint.tensors import check_numbers
 
 NAMED = 4
 
 
-def merge(
-    tensors: Mapping[str, Tensor], folder: Path, modules: Mapping[str, str], dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """The tensors of a checkpoint with the adapter in `folder` added, the changed ones in `dtype`.
+class Merge:
+    """An adapter that fits a checkpoint: what becomes of the rows of each of its weights.
 
-    `modules`: name -> kind of the checkpoint's modules. Sums and products are computed in float32, and rounded once.
-    Raises CheckpointError for an adapter of another kind, or one whose tensors do not fit.
+    `modules`: name -> kind of the checkpoint's modules; `headers`: its tensors. Sums and products are computed in
+    float32. Raises CheckpointError for an adapter of another kind, or one whose tensors do not fit.
     """
-    adapter = read_adapter(folder)
-    file = adapter_file(folder)
-    parts = read_tensors([file])
-    merged, faults = dict(tensors), []
-    pairs = {module: [key_of(module, "A"), key_of(module, "B")] for module in adapter.targeted(modules, parts)}
+
+    def __init__(self, folder: Path, modules: Mapping[str, str], headers: Mapping[str, Header]) -> None:
+        adapter = read_adapter(folder)
+        file = adapter_file(folder)
+        parts = read_tensors(file)
+        pairs = {module: [key_of(module, "A"), key_of(module, "B")] for module in adapter.targeted(modules, parts)}
+        faults = _faults(adapter, parts, pairs, headers)
+        if faults or not pairs:
+            more = f"; {len(faults) - NAMED} more" if len(faults) > NAMED else ""
+            reason = (
+                "; ".join(faults[:NAMED]) + more or f"target_modules={shown(adapter.targets)} takes no module of it"
+            )
+            raise CheckpointError(f"{file} does not fit the checkpoint: {reason}")
+        check_numbers(parts, str(file))
+        self._added = {
+            f"{module}.weight": (adapter.scale_of(module), parts[down].float(), parts[up].float())
+            for module, (down, up) in pairs.items()
+        }
+
+    def rows(self, name: str, first: int, weight: Tensor) -> Tensor:
+        """`weight`, the rows from `first` on of the tensor `name`, with what the adapter adds to them, in float32; the
+        same if the adapter leaves this tensor alone.
+        """
+        if name not in self._added:
+            return weight
+        scale, down, up = self._added[name]
+        return weight.float() + scale * (up[first : first + len(weight)] @ down)
+
+
+def _faults(
+    adapter: Adapter, parts: Mapping[str, Tensor], pairs: Mapping[str, list[str]], headers: Mapping[str, Header]
+) -> list[str]:
     wanted = {name for pair in pairs.values() for name in pair}
-    faults += [f"missing: {name}" for name in sorted(wanted - set(parts))]
+    faults = [f"missing: {name}" for name in sorted(wanted - set(parts))]
     faults += [f"not understood: {name}" for name in sorted(set(parts) - wanted)]
     for module, pair in pairs.items():
-        weight = tensors.get(f"{module}.weight")
+        weight = headers.get(f"{module}.weight")
         if weight is None:
             faults.append(f"{module}.weight is missing in the checkpoint")
         elif set(pair) <= set(parts):
             down, up = (parts[name] for name in pair)
             if fault := _misfit(module, weight, down, up, adapter.rank_of(module)):
                 faults.append(fault)
-                continue
-            delta = up.float() @ down.float()
-            merged[f"{module}.weight"] = (weight.float() + adapter.scale_of(module) * delta).to(dtype)
-    if faults or not pairs:
-        more = f"; {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-        reason = "; ".join(faults[:NAMED]) + more or f"target_modules={shown(adapter.targets)} takes no module of it"
-        raise CheckpointError(f"{file} does not fit the checkpoint: {reason}")
-    return merged
+    return faults
 
 
-def _misfit(module: str, weight: Tensor, down: Tensor, up: Tensor, rank: int) -> str | None:
+def _misfit(module: str, weight: Header, down: Tensor, up: Tensor, rank: int) -> str | None:
     found = f"{module}: lora_A {tuple(down.shape)} {down.dtype}, lora_B {tuple(up.shape)} {up.dtype}"
-    if not (down.is_floating_point() and up.is_floating_point() and weight.is_floating_point()):
+    if not (down.is_floating_point() and up.is_floating_point() and weight.dtype in FLOATS):
         return f"{found} on {weight.dtype} are no plain numbers"
-    if weight.dim() == 2 and (down.shape, up.shape) == ((rank, weight.shape[1]), (weight.shape[0], rank)):
+    if len(weight.shape) == 2 and (down.shape, up.shape) == ((rank, weight.shape[1]), (weight.shape[0], rank)):
         return None
-    return f"{found} do not make rank {rank} for {tuple(weight.shape)}"
+    return f"{found} do not make rank {rank} for {weight.shape}"
