@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from decoders.allowed import shown
 from decoders.config import (
     SCORE_FIELDS,
     DecoderConfig,
@@ -13,7 +14,6 @@ from decoders.config import (
     fill_in,
     refusal,
     settings,
-    shown,
     validate,
 )
 from decoders.families.unmasked import UNMASKED

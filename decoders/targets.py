@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from decoders.config import DecoderError, shown
+from decoders.allowed import shown
+from decoders.config import DecoderError
 
 
 def load_target(setting: str, target: str) -> Any:

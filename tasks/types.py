@@ -20,19 +20,19 @@ class TaskConfig:
     format, or "auto" (embedded for the embedded models, else hub).
     `shots`: few-shot examples in the prompt; None takes the task's own number.
     `scorer`: one of the task's `scorers`; None takes its own, the first.
-    `samples`: completions a problem, for pass@k.
+    `samples`: completions a problem, for pass@k. The metadata is that of decoders/allowed.py.
     """
 
     name: str = "gsm8k"
     target: str | None = None
     source: str = "auto"
-    limit: int | None = None
+    limit: int | None = field(default=None, metadata={"range": (1, 2**63 - 1)})
     shots: int | None = None
     shots_style: str = "keyed"
     prompt_style: str = "auto"
     revision: str | None = None
     scorer: str | None = None
-    samples: int = 1
+    samples: int = field(default=1, metadata={"range": (1, 65536)})
 
 
 @dataclass(frozen=True)

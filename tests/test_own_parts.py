@@ -131,7 +131,7 @@ def test_a_setting_of_ones_own_reaches_its_rule_and_the_record() -> None:
         ({"a b": 3}, "decoder.own.a b is no name of a setting; allowed: letters, digits and underscores"),
         ({"patience": object()}, "allowed: text, finite numbers, true, false, null, and lists of them"),
         ({"patience": float("nan")}, "decoder.own.patience=nan is not allowed; allowed: text, finite numbers"),
-        ([3], "decoder.own=[3] is not allowed; allowed: names and values"),
+        ([3], "decoder.own=[3] is not allowed; allowed: a mapping"),
     ],
 )
 def test_a_wrong_setting_of_ones_own_is_refused(settings: Any, message: str) -> None:

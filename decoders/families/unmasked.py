@@ -6,7 +6,8 @@ server). `served` is whatever algorithm a server of diffusion models was started
 
 from __future__ import annotations
 
-from decoders.config import DecoderConfig, DecoderError, settings, shown, validate
+from decoders.allowed import shown
+from decoders.config import DecoderConfig, DecoderError, settings, validate
 
 UNMASKED = ("ar", "served")
 READ = ("name", "gen_length", "k", "temperature")  # k is read as: none

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from decoders import UNMASKED, Decoder, DecoderConfig, make_decoder, resolve_settings
+from decoders import UNMASKED, Decoder, make_decoder
 from lopa_bench.models.checkpoint.check import check_model
 from lopa_bench.models.checkpoint.folders import is_embedded
-from lopa_bench.models.config import ModelConfig
 from lopa_bench.plan.identity import Identity, identify
 from lopa_bench.plan.units import Unit, units_of
 from lopa_bench.settings.backend import LocalSettings, ServerSettings
 from lopa_bench.settings.config import Config
-from lopa_bench.settings.shard import Shard
+from lopa_bench.settings.validate import validate
 from tasks.base import Task
 from tasks.own import prompt_of
 from tasks.registry import make_task
@@ -48,29 +47,25 @@ class Plan:
 
 
 def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
-    """Loads the task and finds the checkpoint's files. Raises TaskError or CheckpointError.
+    """Judges the configuration, fills in its decoder's settings, loads the task and finds the checkpoint's files.
+    Raises what `validate` does, TaskError or CheckpointError.
 
     The model is judged first: its files are small, a data set may have to be fetched, weights to be read for their sum.
     """
+    valid = validate(config)
     network = check_model(config.model) if isinstance(config.backend, LocalSettings) else None
-    decoder = None
-    if config.decoder.name not in UNMASKED:
-        if network is not None:
-            config.decoder = on_grid(config.decoder, network)
-        decoder = make_decoder(config.decoder)
+    decoder, settings = valid.decoder, valid.settings
+    if decoder is not None and network is not None and config.decoder.grid is None and settings.grid != network.grid:
+        decoder = make_decoder(replace(config.decoder, grid=network.grid))  # that of the model's family
+        settings = decoder.config
     warn_of_ignored(config)
-    config.decoder = resolve_settings(config.decoder)
+    config.decoder = settings
     task = _make_task(config)
-    units = units_of(Shard.parse(config.run.shard), len(task.problems), config.task.samples)
+    units = units_of(valid.shard, len(task.problems), config.task.samples)
     indices = dict.fromkeys(unit.index for unit in units)
     prompts = {index: prompt_of(task, task.problems[index], config.task.target) for index in indices}
     identity = identify(config, task, ((task.problems[index], prompt) for index, prompt in prompts.items()))
     return Plan(config, resolved, decoder, task, prompts, units, identity)
-
-
-def on_grid(decoder: DecoderConfig, network: ModelConfig) -> DecoderConfig:
-    """The settings with the grid of the model's family, unless they name one. A copy."""
-    return decoder if decoder.grid is not None else replace(decoder, grid=network.grid)
 
 
 def _make_task(config: Config) -> Task:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from lopa_bench.settings.config import Config
-from lopa_bench.settings.validate import validate
 
 if TYPE_CHECKING:
     from lopa_bench.run.runner import Result
 
 
 def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
-    """One run of one configuration, alone or as a job of a sweep. Heavy imports happen after validation."""
+    """One run of one configuration, alone or as a job of a sweep. Whatever is heavy is imported after the configuration was judged."""
     from lopa_bench.plan.targets import distrust_bytecode, targets
     from lopa_bench.settings.unread import check_read, check_read_alone
     from lopa_bench.system.libraries import check_libraries
@@ -27,7 +26,6 @@ def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
     resolved: Any = OmegaConf.to_container(settings, resolve=True)
     if any(targets(resolved)):
         distrust_bytecode()
-    validate(config)
     check_read(config)
     if is_alone:
         check_read_alone(config)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 import string
 from dataclasses import dataclass, field
 from typing import Any
 
+from decoders.allowed import choice, number, refused
 from lopa_bench.errors import BackendError
+from lopa_bench.settings.values import check_values
 
 SERVERS = ("sglang", "openai")
+APIS = {"sglang": ("generate",), "openai": ("completions", "chat")}
 PLACEHOLDERS = ("python", "model", "host", "port", "dtype", "max_length", "algorithm")
 
 
@@ -18,7 +20,17 @@ PLACEHOLDERS = ("python", "model", "host", "port", "dtype", "max_length", "algor
 class BackendSettings:
     """What every backend has."""
 
-    name: str = "local"
+    name: str = choice("local", "local", *SERVERS)
+
+    def check(self) -> None:
+        """Raises BackendError for the first value that is not allowed."""
+        check_values("backend", self, BackendError)
+        allowed = [name for name, kind in SETTINGS.items() if isinstance(self, kind)]
+        if self.name not in allowed:
+            raise BackendError(
+                f"{refused('backend.name', self.name, ' or '.join(allowed))} with these settings; "
+                f"backend={self.name} has others"
+            )
 
 
 @dataclass
@@ -29,10 +41,10 @@ class LocalSettings(BackendSettings):
     with the request before, whose values have seen the rest of that prompt: rows are marked).
     """
 
-    device: str = "auto"
-    threads: int | None = None
+    device: str = choice("auto", "auto", "cpu", "cuda", "mps", "npu", numbered=True)
+    threads: int | None = number(None, 1, 4096)
     compile: bool = False
-    prefix_reuse: str = "off"
+    prefix_reuse: str = choice("off", "off", "exact", "approximate")
 
 
 @dataclass
@@ -56,82 +68,59 @@ class ServerSettings(BackendSettings):
     command: list[str] = field(default_factory=list)
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
-    startup_s: float = 1800.0
+    startup_s: float = number(1800.0, 0, above=True)
     model_name: str | None = None
     algorithm: str | None = None
-    api: str = "completions"
-    prompt: str = "ids"
+    api: str = choice("completions", *APIS["sglang"], *APIS["openai"])
+    prompt: str = choice("ids", "ids", "text")
     body: dict[str, Any] = field(default_factory=dict)
     stop: bool = False
     stream: bool = False
     stream_usage: bool = True
     flush_cache: bool = False
     key_env: str = "OPENAI_API_KEY"
-    timeout_s: float = 600.0
-    retries: int = 4
-    backoff_s: float = 0.5
-    concurrency: int = 1
-    rate: float | None = None
-    slo_s: float | None = None
-    slo_ttft_s: float | None = None
+    timeout_s: float = number(600.0, 0, above=True)
+    retries: int = number(4, 0, 65536)
+    backoff_s: float = number(0.5, 0, above=True)
+    concurrency: int = number(1, 1, 65536)
+    rate: float | None = number(None, 0, above=True)
+    slo_s: float | None = number(None, 0, above=True)
+    slo_ttft_s: float | None = number(None, 0, above=True)
+
+    def check(self) -> None:
+        super().check()
+        if self.api not in APIS[self.name]:
+            raise BackendError(refused("backend.api", self.api, ", ".join(APIS[self.name])))
+        self._check_start()
+        if self.flush_cache and (self.name != "sglang" or self.concurrency > 1):
+            raise BackendError(
+                "backend.flush_cache=true needs backend.name=sglang and backend.concurrency=1: a cache in use cannot "
+                "be emptied; allowed here: false"
+            )
+        if self.slo_ttft_s is not None and not self.stream:
+            raise BackendError(f"backend.slo_ttft_s={self.slo_ttft_s} needs backend.stream=true")
+
+    def _check_start(self) -> None:
+        """How the server is found, or started."""
+        if self.url is None and not self.launch:
+            raise BackendError(
+                "backend.url is not set; allowed: http://HOST:PORT of a running server, or backend.launch=true to "
+                "start one"
+            )
+        if self.url is not None and not re.fullmatch(r"https?://[^/\s]+(/[^\s?#]*)?", self.url):
+            raise BackendError(f"backend.url={self.url} is not allowed; allowed: http://HOST:PORT or https://HOST:PORT")
+        if self.launch and not self.command:
+            raise BackendError(
+                "backend.launch=true needs backend.command; allowed: backend=sglang, vllm, lmdeploy or "
+                "transformers_serve, which have one, or a list of words"
+            )
+        for word in (*self.command, *self.args) if self.launch else ():
+            names = [name for _, name, _, _ in string.Formatter().parse(word) if name is not None]
+            if wrong := [name for name in names if name not in PLACEHOLDERS]:
+                raise BackendError(f"backend.command: {{{wrong[0]}}} is unknown; allowed: {', '.join(PLACEHOLDERS)}")
 
 
 SETTINGS: dict[str, type[BackendSettings]] = {"local": LocalSettings} | dict.fromkeys(SERVERS, ServerSettings)
-
-_CHOICES = {
-    "device": ("auto", "cpu", "cuda", "mps", "npu"),
-    "prefix_reuse": ("off", "exact", "approximate"),
-    "prompt": ("ids", "text"),
-}
-_APIS = {"sglang": ("generate",), "openai": ("completions", "chat")}
-_RANGES = {"threads": (1, 4096), "retries": (0, 65536), "concurrency": (1, 65536)}
-_ABOVE_ZERO = ("timeout_s", "startup_s", "rate", "slo_s", "slo_ttft_s", "backoff_s")
-
-
-def check_backend(settings: BackendSettings) -> None:
-    """Raises BackendError for the first value that is not allowed."""
-    if settings.name not in SETTINGS:
-        raise BackendError(f"backend.name={settings.name} is not allowed; allowed: {', '.join(SETTINGS)}")
-    choices = _CHOICES | ({"api": _APIS[settings.name]} if settings.name in SERVERS else {})
-    for name, allowed in choices.items():
-        value = getattr(settings, name, None)
-        if value is not None and (value.partition(":")[0] if name == "device" else value) not in allowed:
-            raise BackendError(f"backend.{name}={value} is not allowed; allowed: {', '.join(allowed)}")
-    for name, (least, most) in _RANGES.items():
-        value = getattr(settings, name, None)
-        if value is not None and not least <= value <= most:
-            raise BackendError(f"backend.{name}={value} is not allowed; allowed: integers from {least} to {most}")
-    for name in _ABOVE_ZERO:
-        value = getattr(settings, name, None)
-        if value is not None and not (0 < value < math.inf):
-            raise BackendError(f"backend.{name}={value} is not allowed; allowed: numbers above 0")
-    if isinstance(settings, ServerSettings):
-        _check_server(settings)
-
-
-def _check_server(settings: ServerSettings) -> None:
-    if settings.url is None and not settings.launch:
-        raise BackendError(
-            "backend.url is not set; allowed: http://HOST:PORT of a running server, or backend.launch=true to start one"
-        )
-    if settings.url is not None and not re.fullmatch(r"https?://[^/\s]+(/[^\s?#]*)?", settings.url):
-        raise BackendError(f"backend.url={settings.url} is not allowed; allowed: http://HOST:PORT or https://HOST:PORT")
-    if settings.launch and not settings.command:
-        raise BackendError(
-            "backend.launch=true needs backend.command; allowed: backend=sglang, vllm, lmdeploy or transformers_serve, "
-            "which have one, or a list of words"
-        )
-    for word in (*settings.command, *settings.args) if settings.launch else ():
-        names = [name for _, name, _, _ in string.Formatter().parse(word) if name is not None]
-        if wrong := [name for name in names if name not in PLACEHOLDERS]:
-            raise BackendError(f"backend.command: {{{wrong[0]}}} is unknown; allowed: {', '.join(PLACEHOLDERS)}")
-    if settings.flush_cache and (settings.name != "sglang" or settings.concurrency > 1):
-        raise BackendError(
-            "backend.flush_cache=true needs backend.name=sglang and backend.concurrency=1: a cache in use cannot be "
-            "emptied; allowed here: false"
-        )
-    if settings.slo_ttft_s is not None and not settings.stream:
-        raise BackendError(f"backend.slo_ttft_s={settings.slo_ttft_s} needs backend.stream=true")
 
 
 def check_together(settings: BackendSettings, decoder: str, model: str, layout: str | None) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from decoders.allowed import choice, number
 from decoders.config import DecoderConfig
-from lopa_bench.settings.backend import (
-    SETTINGS,
-    BackendSettings,
-    LocalSettings,
-    ServerSettings,
-)
+from lopa_bench.metrics.presets import PRESETS
+from lopa_bench.settings.backend import SETTINGS, BackendSettings, LocalSettings, ServerSettings
 from lopa_bench.settings.model import ModelSettings
 from lopa_bench.settings.tracker import TrackerConfig
+from lopa_bench.settings.values import LARGEST
 from tasks.types import TaskConfig
 
 if TYPE_CHECKING:
@@ -29,11 +27,11 @@ class RunSettings:
     `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
     """
 
-    seed: int = 0
-    batch: int = 1
-    warmup: int = 1
+    seed: int = number(0, 0, LARGEST)
+    batch: int = number(1, 1, 65536)
+    warmup: int = number(1, 0, 65536)
     shard: str | None = None
-    preset: str = "effective"
+    preset: str = choice("effective", *PRESETS)
     out: str = "outputs"
     progress: bool = True
 
@@ -42,8 +40,8 @@ class RunSettings:
 class ObjectiveSettings:
     """What an optimising sweeper is told of a job: the aggregate `maximise`, as long as `accuracy` is reached."""
 
-    maximise: str | None = None
-    accuracy: float | None = None
+    maximise: str | None = choice(None, "tpf", "tpf_row", "tps", "tps_decode", "accuracy", "tokens_per_processed")
+    accuracy: float | None = number(None, 0, 1)
 
 
 @dataclass
@@ -65,29 +63,6 @@ class Config:
     resume: bool = True
     fail_fast: bool = False
     against: str | None = None
-
-
-CHOICES = {
-    "model.dtype": ("auto", "float32", "bfloat16", "float16"),
-    "model.attention": ("full", "block_causal"),
-    "model.grid": (None, "prompt", "absolute"),
-    "model.layout": (None, "dream", "llada", "causal"),
-    "tracker.name": ("none", "wandb"),
-    "tracker.mode": ("online", "offline", "disabled"),
-    "objective.maximise": (None, "tpf", "tpf_row", "tps", "tps_decode", "accuracy", "tokens_per_processed"),
-}
-LARGEST = 2**63 - 1  # what a record holds
-RANGES: dict[str, tuple[float, float]] = {
-    "model.max_length": (2, 2**24),
-    "model.gen_length": (1, 65536),
-    "model.block_size": (1, 65536),
-    "run.batch": (1, 65536),
-    "run.warmup": (0, 65536),
-    "run.seed": (0, LARGEST),
-    "task.samples": (1, 65536),
-    "task.limit": (1, LARGEST),
-    "objective.accuracy": (0, 1),
-}
 
 
 def register() -> None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from decoders.allowed import choice, number, refused
 from lopa_bench.errors import ConfigError
+from lopa_bench.settings.values import check_values
 
 
 @dataclass
@@ -27,31 +29,32 @@ class ModelSettings:
     revision: str | None = None
     lora: str | None = None
     lora_revision: str | None = None
-    layout: str | None = None
-    dtype: str = "auto"
-    max_length: int = 2048
-    gen_length: int = 512
-    block_size: int = 32
-    attention: str = "full"
-    grid: str | None = None
+    layout: str | None = choice(None, "dream", "llada", "causal")
+    dtype: str = choice("auto", "auto", "float32", "bfloat16", "float16")
+    max_length: int = number(2048, 2, 2**24)
+    gen_length: int = number(512, 1, 65536)
+    block_size: int = number(32, 1, 65536)
+    attention: str = choice("full", "full", "block_causal")
+    grid: str | None = choice(None, "prompt", "absolute")
     add_bos: bool = False
     end_ids: list[int] | None = None
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     toy: bool = False
 
+    def check(self) -> None:
+        """Raises ConfigError for a value that is not allowed: a path that looks like a folder must be one."""
+        check_values("model", self)
+        ids = self.end_ids
+        if ids is not None and not (ids and all(type(one) is int and one >= 0 for one in ids)):
+            raise ConfigError(refused("model.end_ids", ids, "a list of ids of 0 and above, or null"))
+        if not self.path:
+            raise ConfigError(f"model.path is not set: model={self.name} needs a checkpoint folder or a Hub id")
+        for name, path in (("model.path", self.path), ("model.lora", self.lora)):
+            if path is not None and _looks_local(path) and not Path(path).expanduser().is_dir():
+                raise ConfigError(
+                    f"{name}={path} is no folder; allowed: a checkpoint folder, or a Hub id such as owner/name"
+                )
 
-def check_model_path(model: ModelSettings) -> None:
-    """A model needs a path; a path that looks like a folder must be one."""
-    if not model.path:
-        raise ConfigError(f"model.path is not set: model={model.name} needs a checkpoint folder or a Hub id")
-    for name, path in (("model.path", model.path), ("model.lora", model.lora)):
-        looks_local = path is not None and (path.startswith((".", "/", "~")) or path.count("/") != 1)
-        if (
-            path is not None
-            and looks_local
-            and not path.startswith("embedded:")
-            and not Path(path).expanduser().is_dir()
-        ):
-            raise ConfigError(
-                f"{name}={path} is no folder; allowed: a checkpoint folder, or a Hub id such as owner/name"
-            )
+
+def _looks_local(path: str) -> bool:
+    return not path.startswith("embedded:") and (path.startswith((".", "/", "~")) or path.count("/") != 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from decoders.allowed import choice
+
 
 @dataclass
 class TrackerConfig:
@@ -12,8 +14,8 @@ class TrackerConfig:
     `varied`: what a run differs in from the others of its sweep, as NAME=VALUE words; the sweep fills it in.
     """
 
-    name: str = "none"
-    mode: str = "offline"
+    name: str = choice("none", "none", "wandb")
+    mode: str = choice("offline", "online", "offline", "disabled")
     project: str = "lopa_bench"
     group: str | None = None
     varied: str | None = None
