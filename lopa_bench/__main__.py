@@ -23,6 +23,7 @@ def main() -> None:
         _warn_of_lost_output()
         sys.exit(code)
     from lopa_bench import entry
+    from lopa_bench.console.overview import asked_group, group_overview
     from lopa_bench.sweep import multirun as sweep
     from lopa_bench.system.signals import Exited, exit_code, stop_on_signals
 
@@ -32,8 +33,11 @@ def main() -> None:
     os.environ[FULL_ERROR] = "1"  # so that Hydra hands its errors over instead of printing them
     code = 0
     try:
-        check(sys.argv[1:])
-        entry.main()
+        if group := asked_group(sys.argv[1:]):
+            print(group_overview(group, sys.argv[1:]))
+        else:
+            check(sys.argv[1:])
+            entry.main()
     except KeyboardInterrupt as stop:
         code = exit_code(stop)
     except Exited as end:

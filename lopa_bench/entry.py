@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -12,17 +13,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from lopa_bench import ROOT
+from lopa_bench.console.overview import choices_overview, settings_overview
 from lopa_bench.run.start import run_here
 from lopa_bench.settings.config import register
 from lopa_bench.system.signals import Exited
-
-if TYPE_CHECKING:
-    pass
 
 
 def prepare() -> None:
     """Makes the schema and the resolvers of conf/ known. To be called before `job`."""
     OmegaConf.register_new_resolver("lopa_token", lambda: os.urandom(4).hex(), use_cache=True, replace=True)
+    OmegaConf.register_new_resolver("lopa_choices", lambda: choices_overview(sys.argv[1:]), replace=True)
+    OmegaConf.register_new_resolver("lopa_settings", settings_overview, replace=True)
     register()
 
 

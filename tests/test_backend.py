@@ -11,7 +11,7 @@ import torch
 
 from decoders import DecoderConfig, Vocabulary, decode, make_decoder
 from decoders.types import Keep, Readout, Request
-from lopa_bench.backends.local import Job, LocalBackend, Session
+from lopa_bench.backends.local import LocalBackend, Pending, Session
 from lopa_bench.backends.readout import read_out
 from lopa_bench.engines.masked import MaskedEngine
 from lopa_bench.models.checkpoint.loader import load_model
@@ -23,8 +23,8 @@ MODELS = Path(__file__).parent / "golden" / "models"
 PROMPTS = [[3, 17, 21], [40, 2, 9, 9, 61, 5, 33], [1], [77, 12, 30, 8], [5, 6, 7, 8, 9, 10]]
 
 
-def job(config: DecoderConfig, prompt: list[int], vocab: Vocabulary = VOCAB) -> Job:
-    return Job(prompt, lambda cached: decode(make_decoder(config), prompt, vocab, cached))
+def job(config: DecoderConfig, prompt: list[int], vocab: Vocabulary = VOCAB) -> Pending:
+    return Pending(prompt, lambda cached: decode(make_decoder(config), prompt, vocab, cached))
 
 
 def real(name: str = "dream_a") -> LocalBackend:
@@ -133,7 +133,7 @@ def test_a_temperature_draws_by_the_seed_and_not_by_the_batch() -> None:
     """The same seed draws the same text, alone and packed; another seed another one; frequencies follow the softmax."""
     decoder = make_decoder(DecoderConfig(name="greedy", gen_length=6, temperature=1.0))
     model = fixed([0.4] * 6)
-    jobs = [Job([0], lambda cached, s=seed: decode(decoder, [0], VOCAB, seed=s)) for seed in (1, 1, 2)]
+    jobs = [Pending([0], lambda cached, s=seed: decode(decoder, [0], VOCAB, seed=s)) for seed in (1, 1, 2)]
     alone = {i: outcome.generation for i, outcome in backend(model).stream(jobs)}
     packed = {i: outcome.generation for i, outcome in backend(model).stream(jobs, batch=3)}
     assert alone == packed
@@ -158,7 +158,7 @@ def test_every_sample_draws_by_its_own_seed() -> None:
     problems = [SimpleNamespace(id="a"), SimpleNamespace(id="b")]
     settings = SimpleNamespace(run=SimpleNamespace(seed=5))
     engine.plan = SimpleNamespace(config=settings, problem=lambda unit: problems[unit.index])  # type: ignore[assignment]
-    engine.prompt_ids, engine.served = {0: [1], 1: [1]}, SimpleNamespace(vocabulary=VOCAB)  # type: ignore[assignment]
+    engine.prompt_ids, engine.model = {0: [1], 1: [1]}, SimpleNamespace(vocabulary=VOCAB)  # type: ignore[assignment]
     engine.decoder = make_decoder(DecoderConfig(name="d2f", gen_length=2, temperature=1.0))
     asked = [next(engine._start(unit)).readout.seed for unit in units]
     assert asked == [sample_seed(5, problems[unit.index].id, unit.sample_index) for unit in units]

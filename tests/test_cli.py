@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from lopa_bench.console.listing import command, slowest, worst
-from lopa_bench.errors import RunError
+from lopa_bench.console.overview import asked_group, group_overview
+from lopa_bench.errors import ConfigError, RunError
 from lopa_bench.records.finding import find
 from lopa_bench.records.locks import Lock
 from lopa_bench.records.schema import to_table
@@ -140,6 +142,32 @@ def test_help_names_the_commands_and_the_exit_statuses(warm: Warm) -> None:
     assert done.code == 0
     for text in ("lopa-bench ls", "lopa-bench show", "130 interrupted", "resume", "run.shard=0/8"):
         assert text in done.out
+
+
+def test_help_fits_a_screen_or_two_and_names_families_instead_of_a_hundred_files(warm: Warm) -> None:
+    out = warm.run("--help").out
+    assert len(out.splitlines()) <= 60
+    assert "table4/* (72)" in out
+    assert "d2f_dream_base_s10" not in out
+    for name in ("qwen3_8b", "transformers_serve", "tau_conf", "slo_ttft_s", "hydra/launcher=", "--help GROUP"):
+        assert name in out
+
+
+def test_help_of_a_group_says_what_each_choice_is_and_what_each_setting_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked_group(["--help", "decoder"]) == asked_group(["decoder", "-h"]) == "decoder"
+    assert asked_group(["--help"]) is asked_group(["--help", "decoder=d2f"]) is asked_group(["decoder"]) is None
+    assert asked_group(["--config-dir", "mine", "--help", "task"]) == "task"
+    text = group_overview("decoder", [])
+    assert "\nd2f        D2F (arXiv 2508.09192): a pipeline of blocks with an exact block cache.\n" in text
+    assert re.search(r"\ndecoder\.k +an integer from 0 to 1024, or auto\n", text)
+    assert "+experiment=paper/CHOICE" in group_overview("experiment/paper", [])
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "sums.yaml").write_text("# Sums of two numbers.\nname: sums\n")
+    assert re.search("\nsums +Sums of two numbers.\n", group_overview("task", ["--config-dir", str(tmp_path)]))
+    with pytest.raises(ConfigError, match=r"--help taks: there is no such group; allowed: .*; did you mean task\?"):
+        group_overview("taks", [])
 
 
 def test_a_wrong_setting_is_one_message_before_anything_is_loaded(warm: Warm, settings: list[str]) -> None:

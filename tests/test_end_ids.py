@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lopa_bench.errors import CheckpointError
-from lopa_bench.models.served import Opened, check_room, open_checkpoint
+from lopa_bench.models.loaded import Opened, check_room, open_checkpoint
 from lopa_bench.models.text.tokenizers import load_tokenizer
 from lopa_bench.settings.model import ModelSettings
 from tasks.types import Prompt

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from decoders import BASES, DecoderConfig, DecoderError, Generation, ScoreConfig, decode, make_decoder
 from decoders.config import SCORE_FIELDS
 from decoders.parts.scores import SCORES
-from lopa_bench.backends.local import Job
+from lopa_bench.backends.local import Pending
 from tests.toy import END, MASK, VOCAB, backend, hashed, run
 
 settings.register_profile("quick", max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
@@ -140,7 +140,7 @@ def test_verifying_complete_branches_changes_no_text(config: DecoderConfig, seed
 def test_the_result_does_not_depend_on_batch_mates(several: list[DecoderConfig], seed: int) -> None:
     """Decodes of any kind packed into one call give what they give alone, steps included."""
     starts = [lambda _, c=config, i=i: decode(make_decoder(c), [i], VOCAB) for i, config in enumerate(several)]
-    packed = dict(backend(hashed(seed)).stream([Job([i], start) for i, start in enumerate(starts)], len(starts)))
+    packed = dict(backend(hashed(seed)).stream([Pending([i], start) for i, start in enumerate(starts)], len(starts)))
     for i, start in enumerate(starts):
         alone = backend(hashed(seed)).decode(start(0))
         assert packed[i].generation == alone.generation

@@ -16,10 +16,11 @@ from torch import Tensor
 from decoders.config import DecoderConfig
 from lopa_bench.engines.masked import MaskedEngine
 from lopa_bench.errors import CheckpointError
-from lopa_bench.models import served
+from lopa_bench.models import loaded
 from lopa_bench.models.checkpoint.folders import TEXTS, WEIGHTS, locate
+from lopa_bench.models.device import default_threads, pick_device, pick_dtype
+from lopa_bench.models.loaded import check_prompts, load, open_checkpoint
 from lopa_bench.models.network.transformer import Transformer
-from lopa_bench.models.served import check_prompts, default_threads, open_checkpoint, pick_device, pick_dtype, serve
 from lopa_bench.plan.plan import make_plan
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.config import Config
@@ -30,8 +31,8 @@ Q = "model.layers.1.self_attn.q_proj"
 CPU = LocalSettings(device="cpu", threads=1)
 
 
-def loaded(folder: Path, **settings: Any) -> served.ServedModel:
-    return serve(ModelSettings(path=str(folder), **settings), CPU)
+def model_of(folder: Path, **settings: Any) -> loaded.LoadedModel:
+    return load(ModelSettings(path=str(folder), **settings), CPU)
 
 
 def queries(network: Transformer) -> Tensor:
@@ -54,7 +55,7 @@ def adapter(tmp_path: Path) -> Path:
 
 
 def test_the_adapter_of_the_settings_is_merged(tiny_model: Path, adapter: Path) -> None:
-    without, with_it = loaded(tiny_model).network, loaded(tiny_model, lora=str(adapter)).network
+    without, with_it = model_of(tiny_model).network, model_of(tiny_model, lora=str(adapter)).network
     torch.testing.assert_close(queries(with_it), queries(without) + 6, rtol=0, atol=1e-5)
     assert torch.equal(with_it.embed.weight, without.embed.weight)
 
@@ -121,10 +122,10 @@ def test_a_model_that_cannot_run_is_said_before_data_is_looked_for(
 
 def test_the_dtype_of_the_settings_is_that_of_every_weight(tiny_model: Path, adapter: Path) -> None:
     for name in ("float32", "bfloat16", "float16"):
-        model = loaded(tiny_model, dtype=name, lora=str(adapter))
+        model = model_of(tiny_model, dtype=name, lora=str(adapter))
         assert {weight.dtype for weight in model.network.parameters()} == {getattr(torch, name)}
         assert (model.dtype, model.device) == (name, "cpu")
-    assert loaded(tiny_model, dtype="auto").dtype == "float32"
+    assert model_of(tiny_model, dtype="auto").dtype == "float32"
 
 
 @pytest.mark.parametrize(
@@ -151,23 +152,23 @@ def test_the_start_token_of_the_settings_reaches_the_prompts(tiny_model: Path, t
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"bos_token_id": 3}))
-    without, with_it = loaded(folder), loaded(folder, add_bos=True)
+    without, with_it = model_of(folder), model_of(folder, add_bos=True)
     ids = without.encode(Prompt("Jane"))
     assert with_it.encode(Prompt("Jane")) == [3, *ids]
     assert with_it.decode(with_it.encode(Prompt("Jane"))) == without.decode(ids) == "Jane"
 
 
 def test_the_vocabulary_is_that_of_the_files(tiny_model: Path) -> None:
-    vocabulary = loaded(tiny_model).vocabulary
+    vocabulary = model_of(tiny_model).vocabulary
     assert (vocabulary.mask_id, vocabulary.size) == (2, 320)
     assert vocabulary.end_ids == (1, 3)  # <eos> of config.json, and the <sep> behind every turn of the template
-    assert loaded(tiny_model, end_ids=[1]).vocabulary.end_ids == (1,)
+    assert model_of(tiny_model, end_ids=[1]).vocabulary.end_ids == (1,)
 
 
 def test_the_length_of_the_settings_bounds_the_positions(tiny_model: Path) -> None:
-    assert len(loaded(tiny_model, max_length=100).network.cos) == 100
-    assert len(loaded(tiny_model, max_length=100_000).network.cos) == 512
-    assert loaded(tiny_model, max_length=100_000).network.config.max_positions == 512
+    assert len(model_of(tiny_model, max_length=100).network.cos) == 100
+    assert len(model_of(tiny_model, max_length=100_000).network.cos) == 512
+    assert model_of(tiny_model, max_length=100_000).network.config.max_positions == 512
 
 
 def test_a_layout_that_is_not_the_checkpoints_is_refused(tiny_model: Path) -> None:
@@ -181,15 +182,15 @@ def test_faults_of_small_files_are_found_before_weights_are_read(tiny_model: Pat
     save_file({"nothing": torch.zeros(1)}, folder / "model.safetensors")
     (folder / "tokenizer.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is not valid JSON"):
-        loaded(folder)
+        model_of(folder)
 
 
 def test_a_small_network_takes_one_thread_unless_samples_are_packed(tiny_model: Path) -> None:
-    network = loaded(tiny_model).network
+    network = model_of(tiny_model).network
     assert [default_threads(network, batch, 16) for batch in (1, 7, 8)] == [1, 1, 16]
-    serve(ModelSettings(path=str(tiny_model)), LocalSettings(device="cpu", threads=2))
+    load(ModelSettings(path=str(tiny_model)), LocalSettings(device="cpu", threads=2))
     assert torch.get_num_threads() == 2
-    serve(ModelSettings(path=str(tiny_model)), LocalSettings(device="cpu"))
+    load(ModelSettings(path=str(tiny_model)), LocalSettings(device="cpu"))
     assert torch.get_num_threads() == 1
 
 
@@ -218,7 +219,7 @@ def test_adapter_and_model_are_located_with_their_own_revisions(
         asked.append((path, revision))
         return {"a/model": tiny_model, "b/lora": adapter}[path]
 
-    monkeypatch.setattr(served, "locate", fake)
+    monkeypatch.setattr(loaded, "locate", fake)
     open_checkpoint(ModelSettings(path="a/model", revision="1", lora="b/lora", lora_revision="2"))
     assert asked == [("a/model", "1"), ("b/lora", "2")]
     assert load_file(adapter / "adapter_model.safetensors")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lopa_bench.plan.targets import target_facts, targets
+from lopa_bench.plan.users_code import target_facts, targets
 from tests.warm import ROOT
 
 FILES = {
@@ -70,7 +70,7 @@ def test_what_has_a_version_counts_by_its_version(folder: Path, monkeypatch: pyt
     facts = target_facts("mine:THING")
     assert [name for name in facts if name.startswith("library")] == ["library numpy"]
     assert not any("decoders" in name or "json" in name.split(":")[0] for name in facts)
-    monkeypatch.setattr("lopa_bench.plan.targets.version", lambda _: "9.9.9")
+    monkeypatch.setattr("lopa_bench.plan.users_code.version", lambda _: "9.9.9")
     assert target_facts("mine:THING")["library numpy"] == "9.9.9"
 
 
@@ -85,7 +85,7 @@ def test_where_a_target_lies_does_not_count(folder: Path, tmp_path_factory: pyte
     here = target_facts("mine:THING")
     other = tmp_path_factory.mktemp("other")
     shutil.copytree(folder, other, dirs_exist_ok=True)
-    code = "from lopa_bench.plan.targets import target_facts; print(target_facts('mine:THING'))"
+    code = "from lopa_bench.plan.users_code import target_facts; print(target_facts('mine:THING'))"
     environment = {**os.environ, "PYTHONPATH": f"{other}{os.pathsep}{ROOT}"}
     done = subprocess.run([sys.executable, "-c", code], cwd=other, env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == str(here), done.stderr

@@ -23,9 +23,9 @@ from lopa_bench.backends.readout import read_out
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.tensors import check_numbers
-from lopa_bench.models.served import SMALL, TORCH_THREADS, pick_device, pick_dtype
+from lopa_bench.models.device import pick_device, pick_dtype, set_threads
 from lopa_bench.models.text.ends import end_ids
-from lopa_bench.models.text.tokenizers import Codec, load_tokenizer, start_id
+from lopa_bench.models.text.tokenizers import Codec, codec_for, load_tokenizer
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.model import ModelSettings
 
@@ -55,11 +55,9 @@ def load_causal(model: ModelSettings, backend: LocalSettings) -> CausalModel:
         raise CheckpointError(f"model.lora={model.lora} is not supported for model.layout=causal; merge it beforehand")
     tokenizer = load_tokenizer(folder)
     network = _load(folder, dtype).to(device).eval().requires_grad_(False)
-    small = sum(parameter.numel() for parameter in network.parameters()) < SMALL
-    torch.set_num_threads(backend.threads or (1 if small else TORCH_THREADS))
+    set_threads(network, backend.threads)
     size = network.get_input_embeddings().num_embeddings
-    start = start_id(model.add_bos, tokenizer, network.config.bos_token_id)
-    codec = Codec(tokenizer, start, model.chat_template_kwargs, size)
+    codec = codec_for(model, tokenizer, network.config.bos_token_id, size)
     ends = end_ids(model.end_ids, _configured_ends(network), codec, size, folder)
     cache_name = "cache" if "cache" in inspect.signature(network.forward).parameters else "past_key_values"
     if backend.compile:

@@ -21,7 +21,7 @@ class NonFinite(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class Job:
+class Pending:
     """A decode to be started when its turn comes: `start(cached)`, with `cached` prompt positions in the cache."""
 
     prompt: Sequence[int]
@@ -141,14 +141,14 @@ class LocalBackend:
         """Runs one decode alone, with times; on a given cache its first positions may hold an earlier request's."""
         if cache is not None:
             self._free.append(cache)
-        return next(iter(self.stream([Job((), lambda cached: decode)])))[1]
+        return next(iter(self.stream([Pending((), lambda cached: decode)])))[1]
 
-    def stream(self, jobs: Iterable[Job], batch: int = 1) -> Iterator[tuple[int, Outcome]]:
-        """Runs the jobs in order, up to `batch` at a time in one call; yields (job number, outcome) as they finish.
+    def stream(self, decodes: Iterable[Pending], batch: int = 1) -> Iterator[tuple[int, Outcome]]:
+        """Runs the decodes in order, up to `batch` at a time in one call; yields (number, outcome) as they finish.
 
         With batch > 1 a call's time cannot be divided among its samples, so outcomes carry no times.
         """
-        waiting = enumerate(jobs)
+        waiting = enumerate(decodes)
         running: dict[int, _Running] = {}
         while True:
             while len(running) < batch and (item := next(waiting, None)) is not None:

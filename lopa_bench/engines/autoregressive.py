@@ -10,6 +10,7 @@ from lopa_bench.backends.autoregressive import decode_text, load_causal
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.engines.masked import peak_memory, reset_peak
+from lopa_bench.models.device import dtype_name
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import LocalSettings
@@ -23,7 +24,7 @@ class AutoregressiveEngine(Engine):
         assert isinstance(backend, LocalSettings)
         torch.manual_seed(plan.config.run.seed)
         self.model = load_causal(plan.config.model, backend)
-        self.device, self.dtype = str(self.model.device), str(self.model.dtype).removeprefix("torch.")
+        self.device, self.dtype = str(self.model.device), dtype_name(self.model.dtype)
         self.codec = self.model.codec
         self.end_ids = self.model.end_ids
         super().__init__(plan, {index: self.model.codec.encode(prompt) for index, prompt in plan.prompts.items()})

@@ -9,9 +9,9 @@ import torch
 
 from decoders import decode
 from decoders.types import Decode
-from lopa_bench.backends.local import Job, LocalBackend
+from lopa_bench.backends.local import LocalBackend, Pending
 from lopa_bench.engines.base import Engine, Sample
-from lopa_bench.models.served import check_prompts, check_room, open_checkpoint, serve
+from lopa_bench.models.loaded import check_prompts, check_room, load, open_checkpoint
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import LocalSettings
@@ -30,11 +30,11 @@ class MaskedEngine(Engine):
         prompt_ids = {index: opened.codec.encode(prompt) for index, prompt in plan.prompts.items()}
         check_room(opened, config.decoder.gen_length)
         check_prompts(opened, prompt_ids)
-        self.served = serve(config.model, backend, config.run.batch, opened)
-        self.backend = LocalBackend(self.served.network, prefix_reuse=backend.prefix_reuse)
-        self.device, self.dtype = self.served.device, self.served.dtype
-        self.codec = self.served.codec
-        self.end_ids = self.served.vocabulary.end_ids
+        self.model = load(config.model, backend, config.run.batch, opened)
+        self.backend = LocalBackend(self.model.network, prefix_reuse=backend.prefix_reuse)
+        self.device, self.dtype = self.model.device, self.model.dtype
+        self.codec = self.model.codec
+        self.end_ids = self.model.vocabulary.end_ids
         super().__init__(plan, prompt_ids)
 
     @property
@@ -47,8 +47,8 @@ class MaskedEngine(Engine):
     def stream(self, units: Sequence[Unit]) -> Iterator[Sample]:
         batch = self.plan.config.run.batch
         reset_peak(self.backend.device)
-        jobs = (Job(self.prompt_ids[unit.index], partial(self._start, unit)) for unit in units)
-        for number, outcome in self.backend.stream(jobs, batch):
+        waiting = (Pending(self.prompt_ids[unit.index], partial(self._start, unit)) for unit in units)
+        for number, outcome in self.backend.stream(waiting, batch):
             sample = self._sample(units[number], outcome)
             sample.peak_memory_bytes = peak_memory(self.backend.device) if batch == 1 else None
             yield sample
@@ -56,7 +56,7 @@ class MaskedEngine(Engine):
 
     def _start(self, unit: Unit, cached: int = 0) -> Decode:
         ids = self.prompt_ids[unit.index]
-        return decode(self.decoder, ids, self.served.vocabulary, cached, seed=self._seed(unit))
+        return decode(self.decoder, ids, self.model.vocabulary, cached, seed=self._seed(unit))
 
 
 def reset_peak(device: torch.device) -> None:

@@ -22,7 +22,7 @@ from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.errors import BackendError
 from lopa_bench.models.checkpoint.folders import is_embedded, locate
 from lopa_bench.models.checkpoint.keys import read_json
-from lopa_bench.models.text.tokenizers import Codec, load_tokenizer, start_id
+from lopa_bench.models.text.tokenizers import Codec, codec_for, load_tokenizer
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import ServerSettings
@@ -204,7 +204,7 @@ def _codec(plan: Plan) -> Codec:
     folder = locate(model.path, model.revision, weights=False)
     tokenizer, config = load_tokenizer(folder), folder / "config.json"
     configured = read_json(config).get("bos_token_id") if model.add_bos and config.exists() else None
-    return Codec(tokenizer, start_id(model.add_bos, tokenizer, configured), model.chat_template_kwargs)
+    return codec_for(model, tokenizer, configured)
 
 
 def _arrivals(rate: float | None, seed: int) -> Iterator[float]:

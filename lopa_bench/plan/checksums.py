@@ -9,9 +9,9 @@ from pathlib import Path
 
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.files import adapter_file, weight_files
+from lopa_bench.models.checkpoint.folders import TEXTS
 from tasks.remembered import keep, recall, said_if_slow
 
-TEXTS = ("*.json", "*.txt", "*.model", "*.jinja")  # tokenizer, chat template, sizes: they decide ids as weights do
 CHUNK = 1 << 22
 NANOSECONDS = 1_000_000_000
 TICK_NS = 20_000_000  # the kernel's clock of file times is coarser than nanoseconds: 1 to 10 ms

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from lopa_bench import ROOT
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.device import device_kind
 from lopa_bench.plan.checksums import texts_sha256, weights_sha256
-from lopa_bench.plan.targets import target_facts, targets
+from lopa_bench.plan.users_code import target_facts, targets
 from lopa_bench.settings.backend import BackendSettings, LocalSettings, ServerSettings
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.model import ModelSettings
 from lopa_bench.system.environment import product_version
+from lopa_bench.system.libraries import DECISIVE, installed
 from tasks.base import Task
 from tasks.types import Problem, Prompt
 
@@ -62,7 +62,6 @@ CODE = (
     "lopa_bench/run/rows.py",
     "lopa_bench/plan/units.py",
 )
-LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def identify(config: Config, task: Task, prompts: Iterable[tuple[Problem, Prompt
     if isinstance(backend, LocalSettings):
         model = _counted("model", config.model) | _files(config.model)
     else:
-        model = _counted("model", config.model) | _texts_of_served(config.model, backend)
+        model = _counted("model", config.model) | _texts_for_server(config.model, backend)
     settings = {"decoder": asdict(config.decoder), "task": asdict(config.task)}
     facts: dict[str, Any] = {
         "model": model,
@@ -123,7 +122,7 @@ def check_unchanged(config: Config, identity: Identity) -> None:
         )
 
 
-def _texts_of_served(model: ModelSettings, backend: BackendSettings) -> dict[str, Any]:
+def _texts_for_server(model: ModelSettings, backend: BackendSettings) -> dict[str, Any]:
     """A server has the weights, and no two servers tell the same of them. Prompts are made here unless it is a chat."""
     assert isinstance(backend, ServerSettings)
     assert model.path is not None
@@ -151,17 +150,6 @@ def _prompts_sha256(prompts: Iterable[tuple[Problem, Prompt]], with_rows: bool) 
     return digest.hexdigest()
 
 
-def device_kind(name: str) -> str:
-    """cpu, cuda, mps or npu: what `backend.device` comes to here. Asks torch only if torch can have an accelerator."""
-    if name != "auto":
-        return name.partition(":")[0]
-    if platform.system() == "Linux" and version("torch").endswith("+cpu"):
-        return "cpu"
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-
-
 @lru_cache
 def code_sha256() -> str:
     """Checksum of the source files that decide a result, so that a changed line of a decoder is a new run.
@@ -179,13 +167,8 @@ def code_sha256() -> str:
 
 def _libraries(further: Iterable[str]) -> dict[str, str | None]:
     """Versions that change a result; of Python the language, which programs are judged with."""
-    found: dict[str, str | None] = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
-    for name in (*LIBRARIES, *further):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
+    language = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+    return language | installed((*DECISIVE, *further))
 
 
 def _hash(facts: Mapping[str, Any]) -> str:

@@ -19,8 +19,9 @@ import torch
 
 from decoders import Decoder, DecoderConfig, Request, decode, make_decoder
 from decoders.types import Decode
-from lopa_bench.backends.local import Job, LocalBackend, Session
-from lopa_bench.models.served import TORCH_THREADS, default_threads, serve
+from lopa_bench.backends.local import LocalBackend, Pending, Session
+from lopa_bench.models.device import set_threads
+from lopa_bench.models.loaded import load
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.model import ModelSettings
 from tasks.registry import make_task
@@ -88,13 +89,13 @@ def packing(
     threads: int | None,
 ) -> dict[str, float]:
     """Samples per second decoded one by one and `batch` at a time, and whether the ids are the same."""
-    jobs = [Job(prompt, partial(decode, decoder, prompt, vocab)) for prompt in prompts]
+    waiting = [Pending(prompt, partial(decode, decoder, prompt, vocab)) for prompt in prompts]
     results: dict[int, list[Any]] = {}
 
     def run(size: int) -> Callable[[], None]:
         def go() -> None:
-            torch.set_num_threads(threads or default_threads(backend.model, size, TORCH_THREADS))
-            outcomes = dict(backend.stream(jobs, batch=size))
+            set_threads(backend.model, threads, size)
+            outcomes = dict(backend.stream(waiting, batch=size))
             results[size] = [outcome.generation.ids for _, outcome in sorted(outcomes.items()) if outcome.generation]
 
         return go
@@ -166,16 +167,16 @@ def main() -> None:
         _print("ar", autoregressive(args.samples, args.repeats, args.threads))
         return
     settings = ModelSettings(path=args.model, max_length=512)
-    served = serve(settings, LocalSettings(threads=args.threads))
-    backend = LocalBackend(served.network, 512)
+    loaded = load(settings, LocalSettings(threads=args.threads))
+    backend = LocalBackend(loaded.network, 512)
     task = make_task(TaskConfig(source="embedded", limit=args.samples), embedded_default=True)
-    prompts = [served.encode(task.prompt(problem)) for problem in task.problems]
+    prompts = [loaded.encode(task.prompt(problem)) for problem in task.problems]
     for k in args.k:
         config = DecoderConfig(k=k, gen_length=128, block_size=16, attention="block_causal")
         decoder = make_decoder(config)
-        numbers = overhead(backend, decoder, prompts, served.vocabulary, args.repeats)
+        numbers = overhead(backend, decoder, prompts, loaded.vocabulary, args.repeats)
         _print(f"lopa k={k}", numbers)
-        numbers = packing(backend, decoder, prompts, served.vocabulary, args.batch, args.repeats, args.threads)
+        numbers = packing(backend, decoder, prompts, loaded.vocabulary, args.batch, args.repeats, args.threads)
         _print(f"lopa k={k}, batch {args.batch}", numbers)
 
 

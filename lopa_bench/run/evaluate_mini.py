@@ -18,10 +18,10 @@ import torch
 
 from decoders import DecoderConfig, decode, make_decoder
 from lopa_bench.backends.autoregressive import decode_text, load_causal
-from lopa_bench.backends.local import Job, LocalBackend
+from lopa_bench.backends.local import LocalBackend, Pending
+from lopa_bench.models.loaded import LoadedModel, load
 from lopa_bench.models.mini.architecture import BLOCK
 from lopa_bench.models.mini.training.batches import LONGEST_ANSWER
-from lopa_bench.models.served import ServedModel, serve
 from lopa_bench.run.completion import complete
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.model import ModelSettings
@@ -73,17 +73,17 @@ def decoders(attention: str, floor: float | None) -> Iterator[tuple[str, Decoder
             yield f"LoPA k={k} floor={floor:g}", DecoderConfig(name="lopa", k=k, floor=floor, **common)
 
 
-def measure(task: Task, served: ServedModel, label: str, config: DecoderConfig) -> Row:
+def measure(task: Task, loaded: LoadedModel, label: str, config: DecoderConfig) -> Row:
     """One decoder on all problems of a task."""
     decoder = make_decoder(config)
-    backend = LocalBackend(served.network, MAX_LENGTH)
-    prompts = [served.encode(task.prompt(problem)) for problem in task.problems]
-    jobs = [Job(ids, partial(decode, decoder, ids, served.vocabulary)) for ids in prompts]
-    texts, tokens, forwards = [""] * len(jobs), 0, 0
-    for index, outcome in backend.stream(jobs, TOGETHER):
+    backend = LocalBackend(loaded.network, MAX_LENGTH)
+    prompts = [loaded.encode(task.prompt(problem)) for problem in task.problems]
+    waiting = [Pending(ids, partial(decode, decoder, ids, loaded.vocabulary)) for ids in prompts]
+    texts, tokens, forwards = [""] * len(waiting), 0, 0
+    for index, outcome in backend.stream(waiting, TOGETHER):
         if outcome.generation is None:
             continue
-        result = complete(outcome.generation.ids, served.vocabulary.end_ids, task.stop, served.decode)
+        result = complete(outcome.generation.ids, loaded.vocabulary.end_ids, task.stop, loaded.decode)
         texts[index] = result.answer
         tokens += result.content_tokens
         forwards += outcome.generation.forwards
@@ -129,10 +129,10 @@ def main() -> None:
         if autoregressive:
             print(measure_twin(task, args.weights, args.threads), flush=True)
             continue
-        served = serve(ModelSettings(path=str(args.weights)), LocalSettings(device="cpu", threads=args.threads))
+        loaded = load(ModelSettings(path=str(args.weights)), LocalSettings(device="cpu", threads=args.threads))
         for attention in args.attentions:
             for label, config in decoders(attention, args.floor):
-                print(measure(task, served, label, config), flush=True)
+                print(measure(task, loaded, label, config), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
-    """One run of one configuration, alone or as a job of a sweep. Whatever is heavy is imported after the configuration was judged."""
-    from lopa_bench.plan.targets import distrust_bytecode, targets
+    """One run of one configuration, alone or as a job of a sweep. It is judged before anything heavy is imported."""
+    from lopa_bench.plan.users_code import distrust_bytecode, targets
     from lopa_bench.settings.unread import check_read, check_read_alone
     from lopa_bench.system.libraries import check_libraries
 

@@ -11,17 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lopa_bench import ROOT
-
-PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "hydra-core",
-    "numpy",
-    "pyarrow",
-    "safetensors",
-)
+from lopa_bench.system.libraries import RECORDED, installed
 
 
 def product_version() -> str:
@@ -34,13 +24,7 @@ def product_version() -> str:
 
 def versions() -> dict[str, str | None]:
     """Versions of the packages that a result can depend on."""
-    found: dict[str, str | None] = {"lopa-bench": product_version(), "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
+    return {"lopa-bench": product_version(), "python": platform.python_version()} | installed(RECORDED)
 
 
 def host(device: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Whether the installed libraries are those that this distribution asks for, said before anything slow is loaded."""
+"""Which libraries count, and whether those that are installed are the ones that this distribution asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from lopa_bench.errors import ConfigError
@@ -16,6 +16,19 @@ TESTED: Mapping[str, str] = {
     "pyarrow": "26.0.1",
     "hydra-core": "1.3.8",
 }
+DECISIVE = ("torch", "transformers", "tokenizers", "numpy")  # their versions are part of a run's identity
+RECORDED = (*DECISIVE, "datasets", "hydra-core", "pyarrow", "safetensors")
+
+
+def installed(names: Iterable[str]) -> dict[str, str | None]:
+    """The versions of these libraries; None for one that is not there."""
+    found: dict[str, str | None] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
 
 
 class LibraryError(ConfigError):
@@ -42,10 +55,9 @@ def _problem(name: str, wanted: str) -> str | None:
     from packaging.specifiers import SpecifierSet
 
     tested = f" (tested with {TESTED[name]})" if name in TESTED else ""
-    try:
-        installed = version(name)
-    except PackageNotFoundError:
+    found = installed([name])[name]
+    if found is None:
         return f"{name} is not installed; needed: {wanted or 'any version'}{tested}"
-    if SpecifierSet(wanted).contains(installed, prereleases=True):
+    if SpecifierSet(wanted).contains(found, prereleases=True):
         return None
-    return f"{name} {installed} is installed; needed: {wanted}{tested}"
+    return f"{name} {found} is installed; needed: {wanted}{tested}"

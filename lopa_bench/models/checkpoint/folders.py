@@ -7,7 +7,7 @@ from pathlib import Path
 from lopa_bench.errors import CheckpointError
 
 EMBEDDED = Path(__file__).parents[1] / "mini" / "weights"
-TEXTS = ["*.json", "*.txt", "*.model", "*.jinja"]
+TEXTS = ["*.json", "*.txt", "*.model", "*.jinja"]  # tokenizer, chat template, sizes: they decide ids as weights do
 WEIGHTS = ["*.safetensors"]
 
 

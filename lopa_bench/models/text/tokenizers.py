@@ -9,6 +9,7 @@ from typing import Any
 
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.keys import read_json
+from lopa_bench.settings.model import ModelSettings
 from tasks.types import Prompt
 
 
@@ -47,6 +48,11 @@ def start_id(wanted: bool, tokenizer: Any, configured: int | None) -> int | None
             "bos_token_id of config.json; allowed: false"
         )
     return found
+
+
+def codec_for(model: ModelSettings, tokenizer: Any, bos_id: int | None, size: int | None = None) -> Codec:
+    """The codec of a configured model; `bos_id` is that of config.json. Raises CheckpointError."""
+    return Codec(tokenizer, start_id(model.add_bos, tokenizer, bos_id), model.chat_template_kwargs, size)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,102 @@
+"""What there is to choose from: families for `--help`, all of a group for `--help GROUP`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from lopa_bench import ROOT
+from lopa_bench.errors import ConfigError
+from lopa_bench.settings.arguments import config_folders
+from lopa_bench.settings.known import groups, known, takes
+from lopa_bench.settings.spelling import meant, nearest
+
+HELP = ("--help", "-h")
+WIDTH = 116
+INDENT = "    "
+LAUNCHER = "hydra/launcher"
+GLUE = "\N{NO-BREAK SPACE}"  # no line ends here
+
+
+def asked_group(arguments: Sequence[str]) -> str | None:
+    """GROUP of `--help GROUP`; None for anything else."""
+    folders = [str(folder) for folder in config_folders(arguments)]
+    words = [word for word in arguments if word[:1] != "-" and "=" not in word and word not in folders]
+    is_plain = not any("=" in word and word[:1] != "-" for word in arguments)
+    return words[0] if len(words) == 1 and is_plain and any(word in HELP for word in arguments) else None
+
+
+def choices_overview(arguments: Sequence[str]) -> str:
+    """A line for each group: its choices, and its folders with the number of theirs."""
+    found = groups(*config_folders(arguments))
+    shown = [group for group in sorted(found) if group == LAUNCHER or ("/" not in group and group != "hydra")]
+    return _lines({f"{_word(group)}=": _families(found[group]) for group in shown})
+
+
+def settings_overview() -> str:
+    """A line for each group with the names of its settings."""
+    by_group: dict[str, list[str]] = {}
+    for key in known():
+        head, dot, name = key.rpartition(".")
+        if not any(other.startswith(f"{key}.") for other in known()):
+            by_group.setdefault(head + dot, []).append(name)
+    plain = by_group.pop("", [])
+    return _lines(by_group | {"": plain})
+
+
+def group_overview(group: str, arguments: Sequence[str]) -> str:
+    """Every choice of a group, or of a folder of one, with its first comment; and what the group's settings take.
+
+    Raises ConfigError for a group that there is not.
+    """
+    folders = config_folders(arguments)
+    found = groups(*folders)
+    names = sorted({*found, *(key.partition(".")[0] for key in known() if "." in key)})
+    if group not in names:
+        raise ConfigError(
+            f"--help {group}: there is no such group; allowed: {', '.join(names)}{meant(nearest(group, names))}"
+        )
+    choices = found.get(group, [])
+    top, _, folder = (group, "", "") if group == LAUNCHER else group.partition("/")
+    wide = max(map(len, choices), default=0)
+    roots = [ROOT / "conf", *folders]
+    lines = [f"{choice:{wide}}  {_first_comment(group, choice, roots)}".rstrip() for choice in choices]
+    if lines:
+        lines.insert(0, f"{_word(top)}={folder + '/' if folder else ''}CHOICE with CHOICE one of")
+    settings = [key for key in known() if key.startswith(f"{group}.")]
+    wide = max(map(len, settings), default=0)
+    return "\n".join([*lines, *(f"{key:{wide}}  {takes(key)}" for key in settings)])
+
+
+def _word(group: str) -> str:
+    """How a command line names a group: one that no run needs is added."""
+    return group if group in known() or group == LAUNCHER else f"+{group}"
+
+
+def _families(choices: Iterable[str]) -> list[str]:
+    names: dict[str, int] = {}
+    for choice in choices:
+        folder, slash, _ = choice.rpartition("/")
+        name = f"{folder}/*" if slash else choice
+        names[name] = names.get(name, 0) + 1
+    return [f"{name}{GLUE}({count})" if name.endswith("/*") else name for name, count in names.items()]
+
+
+def _lines(named: Mapping[str, Sequence[str]]) -> str:
+    wide = max(map(len, named))
+    behind = INDENT + " " * (wide + 1)
+    wrapper = textwrap.TextWrapper(WIDTH, subsequent_indent=behind, break_on_hyphens=False, break_long_words=False)
+    return "\n".join(
+        wrapper.fill(f"{INDENT}{name:{wide}} {', '.join(names)}") for name, names in named.items()
+    ).replace(GLUE, " ")
+
+
+def _first_comment(group: str, choice: str, roots: Iterable[Path]) -> str:
+    """What the file of a choice says of it in its first line."""
+    for root in roots:
+        path = root / group / f"{choice}.yaml"
+        if path.is_file():
+            comments = (line[1:].strip() for line in path.read_text("utf-8", "replace").splitlines() if line[:1] == "#")
+            return next((text for text in comments if not text.startswith("@package")), "")
+    return ""
