@@ -149,6 +149,21 @@ def test_every_setting_that_can_change_a_row_changes_the_key(
     assert (key(config) != before) == (name not in CHANGES_NO_ROW)
 
 
+@pytest.mark.parametrize(
+    ("fixture", "name"),
+    [
+        *(("config", name) for name in ("run.batch", "run.warmup", "backend.threads", "backend.compile")),
+        *(("served", name) for name in ("backend.concurrency", "backend.rate", "backend.flush_cache")),
+    ],
+)
+def test_what_changes_times_alone_makes_another_run(fixture: str, name: str, request: pytest.FixtureRequest) -> None:
+    """Speeds are results, too; nobody may call such a setting one that changes no row."""
+    config: Config = request.getfixturevalue(fixture)
+    before = key(config)
+    changed(config, name, OTHER[name])
+    assert key(config) != before
+
+
 def test_the_address_of_a_launched_server_is_of_the_moment(served: Config) -> None:
     backend = served.backend
     assert isinstance(backend, ServerSettings)

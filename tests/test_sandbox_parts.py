@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import gzip
+import mmap
 import os
 import resource
 import signal
@@ -21,7 +23,7 @@ from tasks.sandbox.outputs import OutputsError, OutputWriter, read_outputs
 from tasks.sandbox.runner import Limits, Verdict, run_job
 from tasks.sandbox.walls import scratch, syscalls
 from tasks.sandbox.walls.seccomp import ALLOW, ERRNO, KILL, REFUSED, compile_filter, rules
-from tasks.sandbox.walls.watch import Watch
+from tasks.sandbox.walls.watch import SLACK, SLACK_KB, Watch
 from tests.sandbox_modes import FINE
 
 X86, ARM = syscalls.MACHINES["x86_64"], syscalls.MACHINES["aarch64"]
@@ -52,6 +54,38 @@ def decide(
             value &= k
         else:
             at += yes if {0x15: value == k, 0x25: value > k, 0x45: bool(value & k)}[code] else no
+
+
+def test_a_file_that_has_no_name_and_is_only_mapped_counts_as_large_as_a_file_may_be(tmp_path: Path) -> None:
+    """Its size cannot be seen any more, its pages are there all the same."""
+    path = tmp_path / "mapped"
+    path.write_bytes(b"x" * 4096)
+    libc = ctypes.CDLL(None)  # mmap of Python keeps a descriptor open
+    libc.mmap.restype, libc.munmap.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
+    with path.open("rb") as file:
+        address = libc.mmap(None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+        path.unlink()
+        scratch.check(str(tmp_path), [os.getpid()], scratch.SIZE_MB + 1)  # as long as it is open it tells its size
+    try:
+        with pytest.raises(scratch.TooMuch, match=f"holds {scratch.SIZE_MB + 1} MB, and {scratch.SIZE_MB} are"):
+            scratch.check(str(tmp_path), [os.getpid()], scratch.SIZE_MB + 1)
+    finally:
+        libc.munmap(address, 4096)
+    scratch.check(str(tmp_path), [os.getpid()], scratch.SIZE_MB + 1)
+
+
+def test_descriptors_count_as_the_memory_that_the_kernel_may_hold_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch.__new__(Watch)
+    watch.limits = {"memory_mb": 16}
+    room_kb = 16 * 1024 * SLACK + SLACK_KB
+    monkeypatch.setattr(processes, "memory_kb", lambda family: 0)
+    monkeypatch.setattr(processes, "own_memory_kb", lambda programs: 0)
+    most = processes.FREE_DESCRIPTORS + int(room_kb // processes.BUFFER_KB)
+    monkeypatch.setattr("tasks.sandbox.walls.watch._descriptors", lambda pid: most)
+    watch._look_at_memory([1], [1])
+    monkeypatch.setattr("tasks.sandbox.walls.watch._descriptors", lambda pid: most + 1)
+    with pytest.raises(Ended, match="passed the memory limit"):
+        watch._look_at_memory([1], [1])
 
 
 def refusal(number: int = errno.EPERM) -> int:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from lopa_bench.plan.users_code import target_facts, targets
+from lopa_bench.plan.users_code import distrust_bytecode, target_facts, targets
 from tests.warm import ROOT
 
 FILES = {
@@ -120,6 +121,39 @@ def test_a_package_without_init_an_archive_and_a_target_that_is_not_there(
         archive.writestr("zipped.py", "X = 1")
     monkeypatch.syspath_prepend(str(folder / "archive.zip"))
     assert list(target_facts("zipped:X")) == ["zipped"]
+
+
+def test_relative_imports_start_at_the_folder_of_the_module(folder: Path) -> None:
+    """In folders without __init__.py nothing else leads to the modules beside."""
+    (folder / "loose/deep").mkdir(parents=True)
+    (folder / "loose/part.py").write_text("from .beside import x\nfrom .deep import leaf")
+    (folder / "loose/deep/leaf.py").write_text("from ..above import x")
+    for name in ("beside", "above"):
+        (folder / f"loose/{name}.py").write_text("x = 1")
+    assert list(target_facts("loose.part:X")) == ["loose.above", "loose.beside", "loose.deep.leaf", "loose.part"]
+
+
+def test_a_module_of_a_user_is_compiled_from_its_source_and_not_taken_as_it_was_compiled_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = tmp_path / "edited_in_place.py"
+
+    def imported(value: int) -> int:
+        """What the module says that it holds, after an edit that changes neither its size nor its time."""
+        source.write_text(f"VALUE = {value}\n")
+        os.utime(source, ns=(10**18, 10**18))
+        sys.modules.pop(source.stem, None)
+        found: int = import_module(source.stem).VALUE
+        return found
+
+    assert [imported(1), imported(2)] == [1, 1]  # as Python does it
+    distrust_bytecode()
+    assert [imported(2), imported(3)] == [2, 3]
+    sys.modules.pop(source.stem)
 
 
 def test_a_module_of_a_user_that_hides_one_of_python_counts(folder: Path) -> None:

@@ -20,6 +20,7 @@ from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.records.reading import read_samples
 from lopa_bench.records.schema import to_table
 from lopa_bench.settings.tracker import TrackerConfig
+from lopa_bench.system.bounded import bounded
 from lopa_bench.tracking import tracker as tracking
 from lopa_bench.tracking.sweep import track_sweep
 from lopa_bench.tracking.tracker import NoTracker, WandbTracker, _step_histogram, make_tracker
@@ -294,6 +295,25 @@ def test_a_sweep_has_a_run_of_its_own_with_branch_scaling_curves(
     assert (asked["group"], asked["id"], asked["config"]["runs"]) == ("sweep-1", "sweep-1", ["r0", "r4"])
     assert sorted(logged) == ["accuracy_over_k", "runs", "tpf_over_k", "tps_over_k"]
     assert run.exit_code == 0
+
+
+def test_what_comes_back_after_the_deadline_is_closed_and_not_taken() -> None:
+    answer, closed = threading.Event(), threading.Event()
+    late: list[object] = []
+
+    def close(what: object) -> None:
+        late.append(what)
+        closed.set()
+
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+        bounded(lambda: answer.wait(9) and "a run", 0.01, late=close)
+    answer.set()
+    assert closed.wait(9)
+    assert late == ["a run"]
+
+
+def test_what_comes_back_in_time_is_taken() -> None:
+    assert bounded(lambda: "a run", 9, late=lambda what: pytest.fail(f"{what} is not late")) == "a run"
 
 
 def test_steps_are_counted_by_the_tokens_they_fill() -> None:

@@ -10,7 +10,7 @@ import ast
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import (
@@ -20,13 +20,13 @@ from importlib.machinery import (
     ExtensionFileLoader,
     FileFinder,
     ModuleSpec,
-    PathFinder,
     SourceFileLoader,
     SourcelessFileLoader,
 )
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import get_importer
 from typing import Any
 
 from lopa_bench import ROOT, SIBLINGS
@@ -117,7 +117,7 @@ def _specs(module: str) -> Iterator[ModuleSpec]:
     for depth in range(1, len(parts) + 1):
         name = ".".join(parts[:depth])
         try:
-            spec = find_spec(name) if depth == 1 else PathFinder.find_spec(name, places)
+            spec = find_spec(name) if depth == 1 else _inside(name, places)
         except (ImportError, ValueError):
             return
         if spec is None:
@@ -126,6 +126,22 @@ def _specs(module: str) -> Iterator[ModuleSpec]:
         places = spec.submodule_search_locations
         if places is None:
             return
+
+
+def _inside(name: str, places: Iterable[str]) -> ModuleSpec | None:
+    """A module of a package whose code lies in `places`. As PathFinder has it, which wants the package imported if a
+    folder in it has no __init__.py.
+    """
+    portions: list[str] = []
+    for place in places:
+        finder = get_importer(place)
+        spec = finder.find_spec(name) if finder is not None else None
+        if spec is not None and spec.loader is not None:
+            return spec
+        portions += (spec.submodule_search_locations or []) if spec is not None else []
+    whole = ModuleSpec(name, None, is_package=True)
+    whole.submodule_search_locations = portions
+    return whole if portions else None
 
 
 def _imports(tree: ast.Module, package: str) -> Iterator[str]:
