@@ -127,6 +127,7 @@ def test_the_first_and_the_last_value_are_allowed(override: str) -> None:
     validate(composed(override))
 
 
+SERVED = ("backend=openai", "model=mini_ar", "backend.url=http://a:1")
 WRONG = [
     (["decoder.k=-1"], "decoder.k=-1 is not allowed; allowed: an integer from 0 to 1024"),
     (["decoder.k=two"], "decoder.k=two is not allowed; allowed: an integer from 0 to 1024, or auto"),
@@ -149,6 +150,14 @@ WRONG = [
         ["backend=vllm", "model=mini_ar", "backend.url=http://a:1", "backend.rate=0"],
         "allowed: a finite number above 0, or null",
     ),
+    ([*SERVED, "backend.timeout_s=inf"], "backend.timeout_s=inf is not allowed; allowed: a finite number above 0"),
+    ([*SERVED, "+backend.body.top_p=nan"], "backend.body.top_p=nan is not allowed; allowed: finite numbers"),
+    (
+        [*SERVED, "backend.name=local"],
+        "backend.name=local is not allowed; allowed: sglang or openai with these settings",
+    ),
+    (["backend.name=sglang"], "backend.name=sglang is not allowed; allowed: local with these settings"),
+    (["backend.device=cuda:x"], "backend.device=cuda:x is not allowed; allowed: auto, cpu, cuda, mps, npu"),
     (["backend=sglang", "backend.url=http://a:1"], "decoder=lopa cannot run on backend=sglang"),
     (["decoder=ar"], "decoder=ar needs an autoregressive model; allowed: model=mini_ar"),
     (["model=mini_ar", "decoder=lopa"], "model=mini_ar is autoregressive: decoder=lopa cannot run it"),
@@ -158,7 +167,6 @@ WRONG = [
 ]
 
 
-SERVED = ("backend=openai", "model=mini_ar", "backend.url=http://a:1")
 MISSPELT = [
     (["decoder.kk=3"], "decoder.k=3"),
     (["-m", "decoder.kk=0,1"], "decoder.k=0,1"),
