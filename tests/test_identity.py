@@ -22,6 +22,7 @@ from lopa_bench.settings.backend import LocalSettings, ServerSettings
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.model import ModelSettings
 from lopa_bench.settings.shard import Shard
+from lopa_bench.system import libraries
 from tasks.base import Task
 from tasks.types import Problem, Prompt, Score, Source, TaskConfig
 
@@ -249,12 +250,12 @@ def test_a_servers_prompts_are_made_with_the_template_here_unless_it_is_a_chat(
 def test_another_version_of_a_library_is_another_run(
     library: str, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, real = Mine(), identity.version
+    task, real = Mine(), libraries.version
     task.libraries = ("my-grader",)
-    monkeypatch.setattr(identity, "version", lambda name: "1" if name == "my-grader" else real(name))
+    monkeypatch.setattr(libraries, "version", lambda name: "1" if name == "my-grader" else real(name))
     before = key(config, task)
     monkeypatch.setattr(
-        identity, "version", lambda name: "9" if name == library else real(name) if name != "my-grader" else "1"
+        libraries, "version", lambda name: "9" if name == library else real(name) if name != "my-grader" else "1"
     )
     assert key(config, task) != before
 

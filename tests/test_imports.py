@@ -65,7 +65,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         *("decoders", "lopa_bench.backends", "lopa_bench.errors", "lopa_bench.models", "lopa_bench.plan"),
         *("lopa_bench.settings.backend", "tasks.types"),
     ),
-    "lopa_bench.console": UP_TO_SETTINGS,
+    "lopa_bench.console": ("lopa_bench", *UP_TO_SETTINGS),
     "lopa_bench.tracking": (*UP_TO_SETTINGS, "lopa_bench.console"),
     "lopa_bench.run": UP_TO_RUN,
     "lopa_bench.sweep": ("lopa_bench", *UP_TO_RUN),

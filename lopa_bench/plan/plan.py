@@ -14,7 +14,7 @@ from lopa_bench.plan.identity import Identity, identify
 from lopa_bench.plan.units import Unit, units_of
 from lopa_bench.settings.backend import LocalSettings, ServerSettings
 from lopa_bench.settings.config import Config
-from lopa_bench.settings.validate import validate
+from lopa_bench.settings.validate import Validated, validate
 from tasks.base import Task
 from tasks.own import prompt_of
 from tasks.registry import make_task
@@ -46,13 +46,13 @@ class Plan:
         return self.task.problems[unit.index]
 
 
-def make_plan(config: Config, resolved: Mapping[str, Any]) -> Plan:
-    """Judges the configuration, fills in its decoder's settings, loads the task and finds the checkpoint's files.
-    Raises what `validate` does, TaskError or CheckpointError.
+def make_plan(config: Config, resolved: Mapping[str, Any], valid: Validated | None = None) -> Plan:
+    """Fills in the decoder's settings, loads the task and finds the checkpoint's files. Raises TaskError or
+    CheckpointError, and what `validate` does if `valid` does not hold what it found.
 
     The model is judged first: its files are small, a data set may have to be fetched, weights to be read for their sum.
     """
-    valid = validate(config)
+    valid = valid or validate(config)
     network = check_model(config.model) if isinstance(config.backend, LocalSettings) else None
     decoder, settings = valid.decoder, valid.settings
     if decoder is not None and network is not None and config.decoder.grid is None and settings.grid != network.grid:

@@ -25,6 +25,7 @@ from lopa_bench.run.judging import judge_part
 from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, missing_units, rows_on_disk
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config
+from lopa_bench.settings.validate import Validated
 from lopa_bench.tracking.tracker import make_tracker
 
 if TYPE_CHECKING:
@@ -46,14 +47,14 @@ class Result(NamedTuple):
     folder: Path
 
 
-def run(config: Config, resolved: Mapping[str, Any]) -> Result:
+def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = None) -> Result:
     """Runs one configuration, or what is left of it, and prints its table and JSON line.
 
-    `resolved` is the same configuration as plain data, for the record. Raises TaskError or CheckpointError before the
-    first decode if data or model cannot be had, Locked if another process is at the same run, StorageError if its
-    files cannot be written.
+    `resolved` is the same configuration as plain data, for the record; `valid` what `validate` made of it, which is
+    asked if it was not before. Raises TaskError or CheckpointError before the first decode if data or model cannot be
+    had, Locked if another process is at the same run, StorageError if its files cannot be written.
     """
-    plan = make_plan(config, resolved)
+    plan = make_plan(config, resolved, valid)
     runs = Path(config.run.out).expanduser() / "runs"
     with claim(runs, plan.identity.key, config.resume, plan.labels) as claimed:
         row = _archived(claimed, plan) if claimed.lock is None else _carried_out(claimed, plan)

@@ -18,6 +18,7 @@ def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
     """One run of one configuration, alone or as a job of a sweep. It is judged before anything heavy is imported."""
     from lopa_bench.plan.users_code import distrust_bytecode, targets
     from lopa_bench.settings.unread import check_read, check_read_alone
+    from lopa_bench.settings.validate import validate
     from lopa_bench.system.libraries import check_libraries
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
@@ -26,10 +27,11 @@ def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
     resolved: Any = OmegaConf.to_container(settings, resolve=True)
     if any(targets(resolved)):
         distrust_bytecode()
+    valid = validate(config)
     check_read(config)
     if is_alone:
         check_read_alone(config)
     check_libraries()
     from lopa_bench.run.runner import run
 
-    return run(config, resolved)
+    return run(config, resolved, valid)
