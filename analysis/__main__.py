@@ -75,10 +75,9 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from analysis.report import write_table
     from analysis.study import Study
     from analysis.tables.article import TABLES
-    from analysis.tables.render import to_markdown
+    from analysis.tables.render import to_markdown, write_table
 
     table = TABLES[options.command](Study.finished(options.outputs))
     print(to_markdown(table))

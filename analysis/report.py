@@ -17,10 +17,10 @@ from analysis.replay.select import pair, telling_sample
 from analysis.replay.trace import trace
 from analysis.study import Study
 from analysis.tables.article import TABLES
-from analysis.tables.grid import Grid, aup_grid, aup_points_grid, comparison_grid, run_grid
+from analysis.tables.lists import aup_points_table, aup_table, comparison_table, run_table
 from analysis.tables.model import Table
 from analysis.tables.published import notes
-from analysis.tables.render import caption_of, to_csv, to_html, to_latex, to_markdown
+from analysis.tables.render import to_html, write_table
 from analysis.text import html
 from lopa_bench.errors import RunError
 
@@ -36,27 +36,17 @@ def write_report(study: Study, folder: Path) -> Path:
         ("figures", "Figures", "".join(_figure_section(study, plot, folder) for plot in FIGURES.values())),
         ("replay", "Replay", _replay_section(study, folder)),
         ("comparisons", "Comparisons", _comparisons(study, folder)),
-        ("runs", "Runs", _write_grid(run_grid(study), folder).html()),
+        ("runs", "Runs", _list(run_table(study), folder)),
     ]
     page = folder / "index.html"
     page.write_text(_page(study, sections), encoding="utf-8")
     return page
 
 
-def write_table(table: Table, folder: Path) -> list[Path]:
-    """CSV, Markdown and LaTeX."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for suffix, render in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
-        paths.append(folder / f"{table.name}.{suffix}")
-        paths[-1].write_text(render(table), encoding="utf-8")
-    return paths
-
-
 def _table_section(study: Study, name: str, folder: Path) -> str:
     table = TABLES[name](study)
     write_table(table, folder / "tables")
-    return f'<section id="{name}"><h3>{html(caption_of(table))}</h3>{to_html(table)}</section>'
+    return f'<section id="{name}"><h3>{html(table.caption)}</h3>{to_html(table)}</section>'
 
 
 def _figure_section(study: Study, plot: Plot, folder: Path) -> str:
@@ -99,15 +89,15 @@ def _replay_section(study: Study, folder: Path) -> str:
 
 
 def _comparisons(study: Study, folder: Path) -> str:
-    grids = [comparison_grid(against_baselines(study)), aup_grid(study)]
-    _write_grid(aup_points_grid(study), folder)
-    return "".join(f'<section id="{grid.name}-table">{_write_grid(grid, folder).html()}</section>' for grid in grids)
+    lists = [comparison_table(against_baselines(study)), aup_table(study)]
+    _list(aup_points_table(study), folder)
+    return "".join(f'<section id="{one.name}-table">{_list(one, folder)}</section>' for one in lists)
 
 
-def _write_grid(grid: Grid, folder: Path) -> Grid:
-    (folder / "tables" / f"{grid.name}.csv").write_text(grid.csv(), encoding="utf-8")
-    (folder / "tables" / f"{grid.name}.md").write_text(grid.markdown(), encoding="utf-8")
-    return grid
+def _list(table: Table, folder: Path) -> str:
+    """Too wide for a page of paper, so it has no LaTeX."""
+    write_table(table, folder / "tables", ("csv", "md"))
+    return to_html(table)
 
 
 def _page(study: Study, sections: list[tuple[str, str, str]]) -> str:

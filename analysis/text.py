@@ -26,6 +26,10 @@ _LATEX = {
 }  # fmt: skip
 
 
+class Ours(str):
+    """A cell's text that no user chose, with signs that are meant as they stand: "+ LoPA", "[a]"."""
+
+
 def typeset(number: str) -> str:
     """A text of lopa_bench.console.numbers as it is printed: with a dash, or a minus of the width of a plus."""
     return "–" if number == UNKNOWN else number.replace("-", "−")
@@ -53,7 +57,7 @@ def html(text: object) -> str:
 
 def markdown(text: str) -> str:
     """Text of a table's cell or of a line; signs that Markdown would read stand behind backslashes."""
-    return _MARKDOWN.sub(r"\\\1", plain(text))
+    return text if isinstance(text, Ours) else _MARKDOWN.sub(r"\\\1", plain(text))
 
 
 def latex(text: str) -> str:
@@ -63,7 +67,7 @@ def latex(text: str) -> str:
 
 def csv_cell(value: Any) -> Any:
     """Numbers as they are. Text that a spreadsheet would compute gets an apostrophe in front."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or isinstance(value, Ours):
         return value
     text = plain(value)
     return f"'{text}" if text.lstrip()[:1] and text.lstrip()[0] in _FORMULA else text

@@ -27,7 +27,7 @@ from analysis.figures.scaling import figure4
 from analysis.figures.style import PUBLISHED
 from analysis.study import Study, measure
 from analysis.tables.article import TABLES
-from analysis.tables.model import Table
+from analysis.tables.beside import ArticleTable
 from analysis.tables.render import to_csv, to_markdown
 from lopa_bench.records.finding import find_run
 from tests.analysis_runs import write_run
@@ -192,13 +192,13 @@ def test_figure_4_draws_the_hand_computed_numbers_with_their_intervals(study: St
     assert not [line for ax in (left, right) for line in ax.lines if line.get_color() == PUBLISHED["color"]]
 
 
-def markdown_lines(table: Table) -> list[str]:
+def markdown_lines(table: ArticleTable) -> list[str]:
     """Labels, numbers and n of each line; the last column is the letter of the run."""
     rows = [line for line in to_markdown(table).splitlines() if line.startswith("| ")]
     return [" | ".join(part.strip() for part in row.strip("|").split("|")[:-1]) for row in rows[1:]]
 
 
-def csv_line(table: Table, *labels: str) -> dict[str, str]:
+def csv_line(table: ArticleTable, *labels: str) -> dict[str, str]:
     rows = csv.DictReader(io.StringIO(to_csv(table)))
     return next(row for row in rows if tuple(row[name] for name in table.headers) == labels)
 

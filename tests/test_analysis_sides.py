@@ -15,7 +15,7 @@ from analysis.figures.throughput import figure1
 from analysis.figures.tradeoffs import accuracy_tpf
 from analysis.study import Study, best
 from analysis.tables.article import TABLES
-from analysis.tables.grid import aup_curves, aup_grid
+from analysis.tables.lists import aup_curves, aup_table
 from analysis.tables.render import to_markdown
 from tests.analysis_runs import config_of, write_run
 from tests.test_analysis_golden import HUB
@@ -257,7 +257,7 @@ def test_areas_are_taken_over_settings_that_all_curves_share(tmp_path: Path) -> 
 
 def test_an_area_without_a_rival_says_so(tmp_path: Path) -> None:
     swept(tmp_path, ks=(8,))
-    grid = aup_grid(Study.of(tmp_path))
+    grid = aup_table(Study.of(tmp_path))
     assert {line["swept_over"] for line in grid.values} == {"3 settings of τ; no other decoder was tuned"}
     assert {line["n"] for line in grid.values} == {6}
 

@@ -18,7 +18,7 @@ from analysis.labels import varied
 from analysis.stepwise import digest
 from analysis.study import Study
 from analysis.tables.aup import aup_d3llm, aup_mbd
-from analysis.tables.grid import comparison_grid
+from analysis.tables.lists import comparison_table
 from lopa_bench.records.finding import find_run
 from tests.analysis_runs import simulate, sweep, write_run
 from tests.test_records import sample, step
@@ -72,11 +72,11 @@ def test_two_runs_are_compared_pair_by_pair(tmp_path: Path, capsys: pytest.Captu
     assert "TPF:   a 2.00, b 4.00, difference +2.00 [2.00, 2.00], ratio 2.000 [2.000, 2.000]" in said
 
 
-def test_the_grid_shows_run_minus_baseline_and_who_alone_was_right(tmp_path: Path) -> None:
+def test_the_table_shows_run_minus_baseline_and_who_alone_was_right(tmp_path: Path) -> None:
     _run(tmp_path, "a", "++++++++--")
     _run(tmp_path, "b", "------++--", tokens=20)
-    grid = comparison_grid([compare(*(find_run(name, tmp_path) for name in "ab"))])
-    row = dict(zip(grid.headers, grid.rows[0]))
+    grid = comparison_table([compare(*(find_run(name, tmp_path) for name in "ab"))])
+    row = dict(zip([head.text for head in grid.heads], grid.rows[0]))
     assert row["score difference (points)"] == "−60.0"
     assert row["only one right (a / b)"] == "6 / 0"
     assert row["TPF ratio"] == "2.00 [2.00, 2.00]"

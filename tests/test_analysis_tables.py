@@ -11,7 +11,7 @@ import pytest
 from analysis.study import Study, measure
 from analysis.tables import published
 from analysis.tables.article import TABLES
-from analysis.tables.model import Table
+from analysis.tables.beside import ArticleTable
 from analysis.tables.render import to_html, to_latex, to_markdown
 from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.records.finding import find_run, find_runs
@@ -116,7 +116,7 @@ def test_latex_has_one_column_for_each_cell_and_no_raw_special_signs(tmp_path: P
     assert r"\begin{longtable}" in to_latex(TABLES["table4"](study))
 
 
-def _all_measured(table: Table) -> list[list[str]]:
+def _all_measured(table: ArticleTable) -> list[list[str]]:
     labels, rows = len(table.headers), []
     for line in to_markdown(table).splitlines():
         if line.startswith("| ") and not line.startswith(f"| {table.headers[0]} |"):

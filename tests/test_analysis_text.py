@@ -19,7 +19,7 @@ from analysis.replay.page import fragment
 from analysis.report import write_report
 from analysis.study import Study
 from analysis.tables.article import TABLES
-from analysis.tables.grid import aup_grid, comparison_grid, run_grid
+from analysis.tables.lists import aup_table, comparison_table, run_table
 from analysis.tables.render import to_csv, to_html, to_latex, to_markdown
 from analysis.text import clipped, csv_cell, file_name, html, latex, markdown, plain, script_json
 from tests.analysis_runs import simulate, write_run
@@ -125,8 +125,8 @@ def test_what_a_csv_calls_a_number_is_one(study: Study) -> None:
     """Of grids and tables: columns of numbers hold numbers or nothing, with an ASCII minus, low and high apart."""
     texts = {"decoding", "settings", "against", "its_settings", "model", "task", "run", "baseline_run", "decoder",
              "swept_over", "version", "status", "problems", "where"}  # fmt: skip
-    for grid in (comparison_grid(against_baselines(study)), aup_grid(study), run_grid(study)):
-        lines = list(csv.DictReader(io.StringIO(grid.csv())))
+    for grid in (comparison_table(against_baselines(study)), aup_table(study), run_table(study)):
+        lines = list(csv.DictReader(io.StringIO(to_csv(grid))))
         assert lines
         assert not [value for line in lines for name, value in line.items() if name not in texts and value and
                     not _is_number(value)]  # fmt: skip
@@ -147,7 +147,7 @@ def _is_number(text: str) -> bool:
 
 def test_the_comparisons_are_numbers_with_their_interval_in_columns(study: Study) -> None:
     (one,) = [one for one in against_baselines(study) if one.b.k == 3]
-    line = next(line for line in comparison_grid([one]).values)
+    line = next(line for line in comparison_table([one]).values)
     low, high = one.numbers["tpf_ratio_ci95"]
     assert (line["tpf_ratio"], line["tpf_ratio_low"], line["tpf_ratio_high"]) == (one.numbers["tpf_ratio"], low, high)
     assert line["score_difference_points"] == 100 * one.numbers["accuracy_difference"]

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from analysis.labels import decoding, hardware, model_of, task_name, task_of
 from analysis.sides import Entrant, tuned_words
 from analysis.study import Group, Study, preset_for
 from analysis.tables import published
+from analysis.tables.beside import ArticleTable, Column, Line, Read, article_table, quantity, setting
 from analysis.tables.match import article_run, has_settings, others, plain_and_lopa, references, tuned_systems
-from analysis.tables.model import Column, Line, Read, Table, quantity, setting
-from analysis.tables.notes import notes_of
 from analysis.tables.published import Row, hyperparameters, rows, system_settings
 from analysis.text import plain
 from lopa_bench.records.runs import Run
 
 DECODINGS = {"vanilla": "vanilla", "fast_dllm": "+ Fast-dLLM", "lopa": "+ LoPA"}
 SLOW = ("greedy", "dream", "llada", "fast_dllm")  # no baselines of table 7, which is about fast systems
-SYSTEM_TABLES = ("table3", "table4", "table6", "table7")
 SYSTEMS = ("device", "batch", "counting")  # each row of a system table is a system of its own, which it names
 SYSTEM = tuple(f"S{i}" for i in range(1, 13))  # S13 to S18 are S1 to S6 on other hardware
 
 
-def table1(study: Study) -> Table:
+def table1(study: Study) -> ArticleTable:
     return _quality(study, "table1", "table1_dream", "Dream: TPF and score of LoPA", "lopa_dream")
 
 
-def table2(study: Study) -> Table:
+def table2(study: Study) -> ArticleTable:
     return _quality(study, "table2", "table2_diffucoder", "DiffuCoder: TPF and score of LoPA", "lopa_diffucoder")
 
 
-def table3(study: Study) -> Table:
+def table3(study: Study) -> ArticleTable:
     columns = (
         Column("avg_tps", "TPS, mean of samples", 1, quantity("tps", "lopa_dist")),
         Column("max_tps", "TPS, fastest sample", 1, quantity("tps_sample_max", "lopa_dist")),
@@ -46,7 +43,9 @@ def table3(study: Study) -> Table:
     for group in others(study, ("mbpp", "gsm8k")):
         lines += _fastest_lines(study, group)
     headers = ("model", "system", "task")
-    return _table(study, "table3", "System performance of the fastest setting", headers, columns, lines, "lopa_dist")
+    return article_table(
+        study, "table3", "System performance of the fastest setting", headers, columns, lines, "lopa_dist", SYSTEMS
+    )
 
 
 def _fastest_lines(study: Study, group: Group) -> list[Line]:
@@ -66,7 +65,7 @@ def _fastest_lines(study: Study, group: Group) -> list[Line]:
     return lines
 
 
-def table4(study: Study) -> Table:
+def table4(study: Study) -> ArticleTable:
     columns = (
         Column("avg_tps", "TPS, mean of samples", 1, quantity("tps", "lopa_dist")),
         Column("max_tps", "TPS, fastest sample", 1, quantity("tps_sample_max", "lopa_dist")),
@@ -82,10 +81,12 @@ def table4(study: Study) -> Table:
         for name, run, among in _own_system_runs(study)
     ]
     headers = ("model", "system", "setting", "task")
-    return _table(study, "table4", "TPS and score over the settings of table 6", headers, columns, lines, "lopa_dist")
+    return article_table(
+        study, "table4", "TPS and score over the settings of table 6", headers, columns, lines, "lopa_dist", SYSTEMS
+    )
 
 
-def table5(study: Study) -> Table:
+def table5(study: Study) -> ArticleTable:
     names = {"block_size": 0, "tau_add": 2, "tau_act": 2, "tau_conf": 2}
     columns = (
         *(Column(name, name.replace("_", " "), digits, setting(name)) for name, digits in names.items()),
@@ -99,10 +100,10 @@ def table5(study: Study) -> Table:
     for group in others(study, task_order("table1_dream", "table2_diffucoder"), is_timed=False):
         found = [run for run in plain_and_lopa(group, branches(group[0].task)) if run.lookahead]
         lines += [Line((model_of(run), task_of(run)), {}, run, found) for run in found]
-    return _table(study, "table5", "Settings of tables 1 and 2", ("model", "task"), columns, lines, None)
+    return article_table(study, "table5", "Settings of tables 1 and 2", ("model", "task"), columns, lines, None)
 
 
-def table6(study: Study) -> Table:
+def table6(study: Study) -> ArticleTable:
     columns = (
         Column("bp_size", "rows a call", 0, setting("k", lambda k: k + 1)),
         Column("block_size", "block size", 0, setting("block_size")),
@@ -122,10 +123,12 @@ def table6(study: Study) -> Table:
         )
         for name, run, among in _own_system_runs(study)
     ]
-    return _table(study, "table6", "Settings of table 4", ("setting", "system", "hardware"), columns, lines, None)
+    return article_table(
+        study, "table6", "Settings of table 4", ("setting", "system", "hardware"), columns, lines, None, SYSTEMS
+    )
 
 
-def table7(study: Study) -> Table:
+def table7(study: Study) -> ArticleTable:
     columns = (
         Column("avg_tps", "TPS, mean of samples", 1, _served("tps")),
         Column("tpf", "TPF", 2, _served("tpf")),
@@ -146,15 +149,17 @@ def table7(study: Study) -> Table:
             for run in baselines
         ]
     headers = ("model", "engine", "task")
-    return _table(study, "table7", "Baselines of the system tables", headers, columns, lines, "lopa_dist")
+    return article_table(
+        study, "table7", "Baselines of the system tables", headers, columns, lines, "lopa_dist", SYSTEMS
+    )
 
 
-TABLES: dict[str, Callable[[Study], Table]] = {
+TABLES: dict[str, Callable[[Study], ArticleTable]] = {
     function.__name__: function for function in (table1, table2, table3, table4, table5, table6, table7)
 }
 
 
-def _quality(study: Study, name: str, file: str, title: str, preset: str) -> Table:
+def _quality(study: Study, name: str, file: str, title: str, preset: str) -> ArticleTable:
     columns = (
         Column("tpf", "TPF", 2, quantity("tpf", preset)),
         Column("score", "score (%)", 1, quantity("accuracy", factor=100)),
@@ -171,26 +176,11 @@ def _quality(study: Study, name: str, file: str, title: str, preset: str) -> Tab
             lines.append(
                 Line((model_of(run), ", ".join(filter(None, (decoding(run), settings))), task_of(run)), {}, run, found)
             )
-    return _table(study, name, title, ("model", "decoding", "task"), columns, lines, preset)
+    return article_table(study, name, title, ("model", "decoding", "task"), columns, lines, preset)
 
 
 def _line(row: Row, columns: tuple[Column, ...], labels: tuple[str, ...], run: Run | None) -> Line:
     return Line(labels, {column.key: row[column.key] for column in columns}, run)
-
-
-def _table(
-    study: Study,
-    name: str,
-    title: str,
-    headers: tuple[str, ...],
-    columns: tuple[Column, ...],
-    lines: list[Line],
-    preset: str | None,
-) -> Table:
-    runs = [line.run for line in lines if line.run is not None]
-    table = Table(name, title, headers, columns, lines, preset, [], study, SYSTEMS if name in SYSTEM_TABLES else ())
-    apart = any(table.stands_apart(line) for line in lines)
-    return replace(table, notes=notes_of(name, runs, preset, apart))
 
 
 def _with_shots(row: Row) -> str:

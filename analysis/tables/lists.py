@@ -1,10 +1,8 @@
-"""Tables without published columns, as CSV (numbers), Markdown and HTML (text)."""
+"""What the article has no table of: comparisons of runs, areas under curves, and the runs themselves."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,57 +11,31 @@ from analysis.labels import base_name, decoding, facts, model_of, task_of, varie
 from analysis.sides import bases, curves, tuned_words
 from analysis.study import Study
 from analysis.tables.aup import Aup, aup_d3llm, aup_mbd
-from analysis.text import csv_cell, html, markdown, plain, typeset
+from analysis.tables.model import Head, Table
+from analysis.text import plain, typeset
 from lopa_bench.console.numbers import fixed, p_value, signed
 from lopa_bench.records.runs import Run
 
-Cells = dict[str, Any]  # of a line of the CSV, by column
+Record = Mapping[str, Any]  # every digit, by key
 
 
-@dataclass(frozen=True)
-class Grid:
-    """`rows` are what a person reads; `values` the same as numbers, for programs. `words`: headers of columns that hold
-    no numbers.
-    """
-
-    name: str
-    title: str
-    headers: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    columns: tuple[str, ...]  # of `values`
-    values: Sequence[Cells]
-    notes: Sequence[str] = ()
-    words: tuple[str, ...] = ()
-
-    def csv(self) -> str:
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([csv_cell(line[name]) for name in self.columns] for line in self.values)
-        return stream.getvalue()
-
-    def markdown(self) -> str:
-        are_words = [name in self.words for name in self.headers]
-        rows = [[markdown(cell) if is_word else cell for cell, is_word in zip(row, are_words)] for row in self.rows]
-        body = ["| " + " | ".join(line) + " |" for line in [self.headers, ["---"] * len(self.headers), *rows]]
-        return "\n".join([f"### {self.title}", "", *body, "", *(f"- {note}" for note in self.notes), ""])
-
-    def html(self) -> str:
-        kinds = [' class="words"' if name in self.words else "" for name in self.headers]
-        head = "".join(f'<th scope="col"{kind}>{html(text)}</th>' for kind, text in zip(kinds, self.headers))
-        body = ""
-        for row in self.rows:
-            cells = "".join(f"<td{kind}>{html(text)}</td>" for kind, text in zip(kinds[1:], row[1:]))
-            body += f'<tr><th scope="row">{html(row[0])}</th>{cells}</tr>'
-        title = html(self.title)
-        notes = "".join(f"<li>{html(note)}</li>" for note in self.notes)
-        return (
-            f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table><caption>{title}</caption>'
-            f'<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div><ul class="notes">{notes}</ul>'
-        )
+def _listed(
+    name: str,
+    caption: str,
+    headers: Iterable[str],
+    rows: Sequence[Sequence[str]],
+    keys: Sequence[str],
+    records: Iterable[Record],
+    words: Collection[str],
+    notes: Sequence[str] = (),
+) -> Table:
+    """`words`: headers of columns that hold no numbers."""
+    heads = [Head(text, is_words=text in words) for text in headers]
+    values = [[record[key] for key in keys] for record in records]
+    return Table(name=name, caption=caption, heads=heads, rows=rows, keys=keys, records=values, notes=notes)
 
 
-def comparison_grid(comparisons: Sequence[Comparison]) -> Grid:
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     headers = (
         "decoding", "settings", "against", "its settings", "problems", "pairs", "score difference (points)",
         "only one right (a / b)", "McNemar p", "adjusted p", "TPF ratio", "TPS ratio", "run",
@@ -78,15 +50,15 @@ def comparison_grid(comparisons: Sequence[Comparison]) -> Grid:
         "Differences are run − baseline, ratios run / baseline; a is the baseline. Counting preset effective. "
         "Settings: those in which runs of a decoder differ."
     )
-    return Grid(
+    return _listed(
         "comparisons",
         "Every run against its baseline, pair by pair",
         headers,
         [_comparison_row(one, runs) for one in comparisons],
         columns,
-        [_comparison_values(one, runs) for one in comparisons],
-        (note, MANY_TESTS),
+        [_comparison_record(one, runs) for one in comparisons],
         ("decoding", "settings", "against", "its settings", "problems", "run"),
+        (note, MANY_TESTS),
     )
 
 
@@ -109,9 +81,9 @@ def _comparison_row(one: Comparison, runs: Sequence[Run]) -> tuple[str, ...]:
     )
 
 
-def _comparison_values(one: Comparison, runs: Sequence[Run]) -> Cells:
+def _comparison_record(one: Comparison, runs: Sequence[Run]) -> Record:
     numbers, difference = one.numbers, one.numbers["accuracy_difference"]
-    cells: Cells = {
+    cells: dict[str, Any] = {
         "decoding": decoding(one.b), "settings": varied(one.b, runs), "against": decoding(one.a),
         "its_settings": varied(one.a, runs), "model": model_of(one.b), "task": task_of(one.b),
         "pairs": numbers["pairs"], "judged_pairs": numbers["judged_pairs"],
@@ -162,7 +134,7 @@ def _swept_name(run: Run) -> str:
     return f"LoPA on {base_name(run.base)}" if run.row["decoder"] == "lopa" else decoding(run)
 
 
-def aup_grid(study: Study) -> Grid:
+def aup_table(study: Study) -> Table:
     """AUP of each decoder along its own sweep, weighted by the best accuracy of all its rivals."""
     headers = (
         "decoder", "problems", "n", "swept over", "version", "AUP", "best accuracy (%)", "points (TPF, score %)"
@@ -183,10 +155,10 @@ def aup_grid(study: Study) -> Grid:
     words = ("decoder", "problems", "swept over", "version", "points (TPF, score %)")
     rows = [_aup_row(*each) for each in found]
     title = "Accuracy under parallelism (AUP), both definitions"
-    return Grid("aup", title, headers, rows, columns, values, notes, words)
+    return _listed("aup", title, headers, rows, columns, values, words, notes)
 
 
-def aup_points_grid(study: Study) -> Grid:
+def aup_points_table(study: Study) -> Table:
     """The points behind each AUP, one a line."""
     columns = ("decoder", "model", "task", "swept_over", "version", "tpf", "score_percent")
     values = [
@@ -195,7 +167,7 @@ def aup_points_grid(study: Study) -> Grid:
         for curve in aup_curves(study) for _, one in _aups(study, curve) for tpf, score in one.points
     ]  # fmt: skip
     rows = [tuple(fixed(cell) if isinstance(cell, float) else str(cell) for cell in line.values()) for line in values]
-    return Grid("aup_points", "The points behind each AUP", columns, rows, columns, values, words=columns[:5])
+    return _listed("aup_points", "The points behind each AUP", columns, rows, columns, values, columns[:5])
 
 
 def _aups(study: Study, curve: Curve) -> list[tuple[int, Aup]]:
@@ -230,7 +202,7 @@ def _aup_row(curve: Curve, n: int, one: Aup) -> tuple[str, ...]:
     )
 
 
-def run_grid(study: Study) -> Grid:
+def run_table(study: Study) -> Table:
     """Every run that was found; those that are left out say why."""
     found = [(run, "used", study.numbers(run).n) for run in study.runs]
     used = {folder for run in study.runs for folder in run.folders}
@@ -246,7 +218,7 @@ def run_grid(study: Study) -> Grid:
     headers = ("run", "status", "task", "model", "decoding", "settings", "problems", "n", "where")
     values = [dict(zip(headers, row)) | {"n": n} for row, (_, _, n) in zip(rows, found)]
     words = tuple(name for name in headers if name != "n")
-    return Grid("runs", "Every run that was found", headers, rows, headers, values, words=words)
+    return _listed("runs", "Every run that was found", headers, rows, headers, values, words)
 
 
 def _reason(run: Run) -> str:
