@@ -159,6 +159,7 @@ def _write_part(folder: Path, index: np.ndarray, steps: int) -> None:
     columns = {name: [prototype.get(name)] * n for name in COLUMNS["samples"]}
     seconds = random.gamma(20, 0.1, n)
     columns |= {
+        "run_id": ["big"] * n,
         "problem_id": [f"p{i}" for i in index], "problem_index": index, "content_tokens": random.integers(80, 240, n),
         "total_s": seconds, "decode_s": seconds * 0.9, "correct": random.random(n) < 0.7,
         "score_details": ["{}"] * n, "prompt": ["words " * 200] * n, "token_ids": [list(range(240))] * n,
