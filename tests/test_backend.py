@@ -15,7 +15,7 @@ from lopa_bench.backends.local import LocalBackend, Pending, Session
 from lopa_bench.backends.readout import read_out
 from lopa_bench.engines.masked import MaskedEngine
 from lopa_bench.models.checkpoint.loader import load_model
-from lopa_bench.models.network import transformer
+from lopa_bench.models.network import attention
 from lopa_bench.plan.units import Unit, sample_seed
 from tests.toy import VOCAB, backend, fixed, run
 
@@ -192,7 +192,7 @@ def test_a_long_window_on_a_cache_reads_what_is_kept(
 
     with torch.inference_mode():
         fused = on_a_cache()
-        monkeypatch.setattr(transformer, "FUSED_FROM", 10**9)
+        monkeypatch.setattr(attention, "FUSED_FROM", 10**9)
         explicit = on_a_cache()
         whole = np.concatenate([prompt, masks], axis=1)
         behind = np.concatenate([np.zeros(40, dtype=int), np.repeat([1, 1] if blocks is None else [1, 2], 132)])

@@ -68,11 +68,12 @@ def test_every_size_of_the_llada_layout_is_read_from_its_key(folder: Path) -> No
         folder, vocab_size=101, embedding_size=128, d_model=48, mlp_hidden_size=70, n_layers=5, n_heads=6,
         n_kv_heads=3, rope_theta=7.5, rms_norm_eps=1e-3, weight_tying=True, mask_token_id=9, eos_token_id=8,
         pad_token_id=6, bos_token_id=5, max_sequence_length=33, include_qkv_bias=True, rope_full_precision=False,
+        scale_logits=True,
     )  # fmt: skip
     assert found == ModelConfig(
         vocab_size=128, hidden_size=48, intermediate_size=70, layers=5, heads=6, kv_heads=3, head_dim=8,
         rope_theta=7.5, rms_eps=1e-3, qkv_bias=True, qk_norm=False, tied=True, shift="none", mask_id=9, end_ids=(8,),
-        pad_id=6, bos_id=5, max_positions=33, block_size=None, rope_float32=False,
+        pad_id=6, bos_id=5, max_positions=33, block_size=None, rope_float32=False, logits_scale=48**-0.5,
     )  # fmt: skip
 
 
@@ -170,7 +171,7 @@ def test_two_rotary_bases_that_differ_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("hidden_act", "gelu"), ("hidden_act", None), ("attention_bias", False), ("mlp_bias", True),
+        ("hidden_act", "gelu"), ("hidden_act", None), ("attention_bias", 0), ("mlp_bias", True),
         ("use_sliding_window", True), ("layer_types", ["full_attention", "sliding_attention"]),
         ("layer_types", ["full_attention"]), ("partial_rotary_factor", 0.5), ("logit_scale", 0.0625),
         ("final_logit_softcapping", 30.0), ("attn_logit_softcapping", 50.0), ("query_pre_attn_scalar", 256),
@@ -194,7 +195,7 @@ def test_a_value_that_makes_another_dream_network_is_refused_by_name(folder: Pat
     ("key", "value"),
     [
         ("alibi", True), ("attention_layer_norm", True), ("include_bias", True), ("bias_for_layer_norm", True),
-        ("layer_norm_with_affine", False), ("input_emb_norm", True), ("scale_logits", True), ("rope", False),
+        ("layer_norm_with_affine", False), ("input_emb_norm", True), ("rope", False),
         ("block_group_size", 2), ("block_type", "sequential"), ("activation_type", "gelu"), ("activation_type", None),
         ("layer_norm_type", "default"), ("layer_norm_type", "gemma_rms"), ("embedding_size", 96),
         ("clip_qkv", 8.0), ("num_experts", 64), ("rope", 1), ("alibi", 0),
@@ -337,7 +338,7 @@ def test_a_damaged_file_is_one_sentence(folder: Path, file: str, content: bytes)
 
 @DREAM
 def test_a_folder_in_the_place_of_a_file_and_a_strange_model_type_are_one_sentence(folder: Path) -> None:
-    for kind in (None, 3, ["Dream"], {"a": 1}, "qwen2", "DREAM"):
+    for kind in (None, 3, ["Dream"], {"a": 1}, "qwen3", "DREAM"):
         with pytest.raises(CheckpointError, match=r"model_type .* is not supported; supported: Dream"):
             read(folder, model_type=kind)
     (folder / "config.json").unlink()

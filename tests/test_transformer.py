@@ -12,8 +12,10 @@ from safetensors import safe_open
 from torch import Tensor
 
 from lopa_bench.models.checkpoint.loader import load_model
-from lopa_bench.models.network import transformer as network
-from lopa_bench.models.network.transformer import KVCache, Segment, Transformer, block_causal_mask
+from lopa_bench.models.network import attention as network
+from lopa_bench.models.network import rotary
+from lopa_bench.models.network.segments import KVCache, Segment, block_causal_mask
+from lopa_bench.models.network.transformer import Transformer
 
 MODELS = Path(__file__).parent / "golden" / "models"
 CPU = torch.device("cpu")
@@ -99,7 +101,7 @@ def test_a_cached_suffix_is_seen_like_a_fed_one() -> None:
     expected = model([whole], keep=True)
     whole.commit(0, 0, 20)
     block = Segment(ids[:, 6:12], 6, cache, suffix=(12, 20))
-    torch.testing.assert_close(model([block]), expected[6:12], rtol=0, atol=1e-5)
+    torch.testing.assert_close(model([block]), expected[6:12], rtol=0, atol=3e-5)  # sums in another order
 
 
 CAUSAL = {
@@ -157,10 +159,10 @@ def test_two_rotary_bases_give_two_networks(tmp_path: Path) -> None:
 def test_llada_rotates_in_float32_also_in_half_precision(tmp_path: Path) -> None:
     """`rope_full_precision`: queries and keys are rotated in float32 and rounded once."""
     x = torch.randn(30, 2, 16, generator=torch.Generator().manual_seed(0)).bfloat16()
-    cos, sin = network.rotary_table(load("llada_a").config, 30)
-    exact = network.rotate(x.float(), cos, sin).bfloat16()
-    assert torch.equal(network.rotate(x, cos, sin), exact)
-    assert not torch.equal(network.rotate(x, cos.bfloat16(), sin.bfloat16()), exact)
+    cos, sin = rotary.rotary_table(load("llada_a").config, 30)
+    exact = rotary.rotate(x.float(), cos, sin).bfloat16()
+    assert torch.equal(rotary.rotate(x, cos, sin), exact)
+    assert not torch.equal(rotary.rotate(x, cos.bfloat16(), sin.bfloat16()), exact)
     ids = torch.arange(30)[None]
     outputs = []
     for full in (True, False):

@@ -13,7 +13,7 @@ from torch import Tensor
 from decoders import DecoderConfig, Generation, Vocabulary, decode, make_decoder
 from lopa_bench.backends.local import LocalBackend
 from lopa_bench.models.config import ModelConfig
-from lopa_bench.models.network.transformer import Segment
+from lopa_bench.models.network.segments import Segment
 
 torch.set_num_threads(1)  # the tables are tiny
 

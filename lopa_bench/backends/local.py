@@ -13,7 +13,8 @@ from torch import Tensor
 from decoders.types import Decode, Generation, Keep, Prediction, Readout, Request
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.readout import read_out
-from lopa_bench.models.network.transformer import KVCache, Segment, Transformer, block_causal_mask
+from lopa_bench.models.network.segments import KVCache, Segment, block_causal_mask
+from lopa_bench.models.network.transformer import Transformer
 
 
 class NonFinite(ArithmeticError):

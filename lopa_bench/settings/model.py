@@ -10,6 +10,12 @@ from decoders.allowed import choice, number, refused
 from lopa_bench.errors import ConfigError
 from lopa_bench.settings.values import check_values
 
+# The families of published checkpoints, as lopa_bench.models.checkpoint.layouts names them.
+LAYOUTS = (
+    *("a2d_llama", "a2d_qwen2", "a2d_qwen3", "dream", "dream_reasoner", "fast_dllm_v2", "llada", "llada2_moe"),
+    *("llada_moe", "qwen2", "sdar", "sdar_moe"),
+)
+
 
 @dataclass
 class ModelSettings:
@@ -19,7 +25,8 @@ class ModelSettings:
     `block_size`, `attention`, `gen_length`: what the decoders take by default with this model; `attention` is the one
     inside the window of lookahead branches. `grid`: where blocks are counted from, "prompt" or "absolute" (position 0,
     the prompt inside them); null: as the checkpoint's family does.
-    `layout`: dream, llada, or causal (autoregressive). `chat_template_kwargs`: further variables of the chat template.
+    `layout`: a published family (LAYOUTS), or causal (autoregressive); a checkpoint of another is
+    refused. `chat_template_kwargs`: further variables of the chat template.
     `max_length`: prompt and generation together. `end_ids`: the ids that end a text; null: those that the checkpoint's
     files name. `toy` marks models whose numbers say nothing about 7B models.
     """
@@ -29,7 +36,7 @@ class ModelSettings:
     revision: str | None = None
     lora: str | None = None
     lora_revision: str | None = None
-    layout: str | None = choice(None, "dream", "llada", "causal")
+    layout: str | None = choice(None, *LAYOUTS, "causal")
     dtype: str = choice("auto", "auto", "float32", "bfloat16", "float16")
     max_length: int = number(2048, 2, 2**24)
     gen_length: int = number(512, 1, 65536)

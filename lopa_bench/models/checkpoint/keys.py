@@ -54,12 +54,14 @@ def shown(value: Any) -> str:
 
 
 class Keys:
-    """The keys of one settings file. `finish` refuses those that were neither read nor may be ignored."""
+    """The keys of one settings file. `read` are those that were looked at; `finish` refuses those that were not, and
+    may not be ignored.
+    """
 
     def __init__(self, raw: Mapping[str, Any], where: str):
         self.raw = raw
         self.where = where
-        self._read: set[str] = set()
+        self.read: set[str] = set()
 
     def refuse(self, key: str, allowed: str) -> NoReturn:
         """Raises CheckpointError for the value of a key."""
@@ -69,7 +71,7 @@ class Keys:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value as it is, which counts as read."""
-        self._read.add(key)
+        self.read.add(key)
         return self.raw.get(key, default)
 
     def count(self, key: str, default: Any = _REQUIRED, most: int = SIZES) -> int:
@@ -127,7 +129,7 @@ class Keys:
     def finish(self, ignored: Collection[str], why: str) -> None:
         """Refuses the first key that is set, was not read, and is not among those that change nothing."""
         for key, value in self.raw.items():
-            if key not in self._read and key not in ignored and value is not None:
+            if key not in self.read and key not in ignored and value is not None:
                 raise CheckpointError(f"{self.where}: {key}={shown(value)} is not understood; {why}")
 
 

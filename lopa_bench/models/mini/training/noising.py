@@ -16,7 +16,7 @@ from torch import Tensor
 from lopa_bench.models.mini.architecture import BLOCK
 from lopa_bench.models.mini.tokenizer import MASK_ID
 from lopa_bench.models.mini.training.batches import LONGEST_ANSWER, Bools, Rows
-from lopa_bench.models.network.transformer import block_causal_mask
+from lopa_bench.models.network.segments import block_causal_mask
 
 Floats = npt.NDArray[np.float64]
 

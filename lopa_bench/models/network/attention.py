@@ -1,0 +1,117 @@
+"""Grouped-query attention over segments: the shared cached prefix is read once for all rows.
+
+Shape suffixes: T packed tokens, R rows, W window, P cached positions, D width, H query heads, K key-value heads,
+G = H / K, E head size, S rotated numbers of a head.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lopa_bench.models.config import ModelConfig
+from lopa_bench.models.network.norm import RMSNorm
+from lopa_bench.models.network.rotary import rotate
+from lopa_bench.models.network.segments import Segment
+
+# From this many scores a row on, the fused kernel beats explicit matrix products (measured on CPU).
+FUSED_FROM = 256 * 256
+
+
+def attend(
+    q_RKGWE: Tensor, k_RKWE: Tensor, v_RKWE: Tensor, past: tuple[Tensor, Tensor] | None, mask: Tensor | None
+) -> Tensor:
+    """Attention of R rows over their own window and a shared past (k, v both [K, P, E]); returns like q.
+
+    The softmax runs over both parts together, in float32. `mask` applies to the own window alone.
+    """
+    R, K, G, W, E = q_RKGWE.shape
+    if R == 1 and W * W >= FUSED_FROM:
+        return _attend_fused(q_RKGWE, k_RKWE, v_RKWE, past, mask)
+    q = q_RKGWE * (1.0 / math.sqrt(E))
+    own_RKGWW = (q.reshape(R * K, G * W, E) @ k_RKWE.reshape(R * K, W, E).transpose(1, 2)).view(R, K, G, W, W)
+    if mask is not None:
+        own_RKGWW = own_RKGWW + (mask if mask.dim() == 2 else mask[:, None, None])
+    if past is None:
+        p_own = torch.softmax(own_RKGWW, -1, dtype=torch.float32).to(q.dtype)
+        return (p_own.reshape(R * K, G * W, W) @ v_RKWE.reshape(R * K, W, E)).view(R, K, G, W, E)
+    k_KPE, v_KPE = past
+    P = k_KPE.shape[1]
+    q_KXE = q.transpose(0, 1).reshape(K, R * G * W, E)  # all rows read the shared past in one product
+    past_RKGWP = (q_KXE @ k_KPE.transpose(1, 2)).view(K, R, G, W, P).transpose(0, 1)
+    p = torch.softmax(torch.cat([past_RKGWP, own_RKGWW], -1), -1, dtype=torch.float32).to(q.dtype)
+    p_past, p_own = p.split([P, W], -1)
+    out_past = (p_past.transpose(0, 1).reshape(K, R * G * W, P) @ v_KPE).view(K, R, G, W, E).transpose(0, 1)
+    out_own = (p_own.reshape(R * K, G * W, W) @ v_RKWE.reshape(R * K, W, E)).view(R, K, G, W, E)
+    return out_past + out_own
+
+
+def _attend_fused(
+    q_RKGWE: Tensor, k_RKWE: Tensor, v_RKWE: Tensor, past: tuple[Tensor, Tensor] | None, mask: Tensor | None
+) -> Tensor:
+    """The same through torch's fused kernel: one row with a long window (prefill, whole-canvas decoding)."""
+    R, K, G, W, E = q_RKGWE.shape
+    if past is not None:
+        k_RKWE = torch.cat([past[0][None], k_RKWE], 2)
+        v_RKWE = torch.cat([past[1][None], v_RKWE], 2)
+        if mask is not None:
+            mask = F.pad(mask.expand(W, W) if mask.dim() == 2 else mask.expand(R, W, W), (past[0].shape[1], 0))
+    if mask is not None and mask.dim() == 3:
+        mask = mask[:, None]
+    q_RHWE = q_RKGWE.reshape(R, K * G, W, E)
+    out = F.scaled_dot_product_attention(
+        q_RHWE, k_RKWE.repeat_interleave(G, 1), v_RKWE.repeat_interleave(G, 1), attn_mask=mask
+    )
+    return out.view(R, K, G, W, E)
+
+
+class Attention(nn.Module):
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        H, K, E, D = config.heads, config.kv_heads, config.head_dim, config.hidden_size
+        self.qkv_proj = nn.Linear(D, (H + 2 * K) * E, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(H * E, D, bias=False)
+        self.q_norm = RMSNorm(E, config.rms_eps) if config.qk_norm else None
+        self.k_norm = RMSNorm(E, config.rms_eps) if config.qk_norm else None
+
+    def forward(
+        self, x_TD: Tensor, cos_TS: Tensor, sin_TS: Tensor, segments: list[Segment], layer: int, keep: bool
+    ) -> Tensor:
+        c = self.config
+        H, K, E = c.heads, c.kv_heads, c.head_dim
+        qkv_TNE = self.qkv_proj(x_TD).view(-1, H + 2 * K, E)
+        if self.q_norm is not None and self.k_norm is not None:
+            qk_TNE = torch.cat([self.q_norm(qkv_TNE[:, :H]), self.k_norm(qkv_TNE[:, H : H + K])], 1)
+        else:
+            qk_TNE = qkv_TNE[:, : H + K]
+        qk_TNE = rotate(qk_TNE, cos_TS, sin_TS)
+        outs, at = [], 0
+        for segment in segments:
+            R, W = segment.tokens_RW.shape
+            part = slice(at, at + R * W)
+            at += R * W
+            q_RKGWE = qk_TNE[part, :H].view(R, W, K, H // K, E).permute(0, 2, 3, 1, 4)
+            k_RKWE = qk_TNE[part, H:].view(R, W, K, E).transpose(1, 2)
+            v_RKWE = qkv_TNE[part, H + K :].view(R, W, K, E).transpose(1, 2)
+            if keep:
+                assert segment.window is not None
+                segment.window.append((k_RKWE, v_RKWE))
+            out = attend(q_RKGWE, k_RKWE, v_RKWE, _past(segment, layer), segment.mask)
+            outs.append(out.permute(0, 3, 1, 2, 4).reshape(R * W, H * E))
+        return self.o_proj(outs[0] if len(outs) == 1 else torch.cat(outs))
+
+
+def _past(segment: Segment, layer: int) -> tuple[Tensor, Tensor] | None:
+    """Keys and values [K, P, E] of the cached positions that a segment sees."""
+    cache = segment.cache
+    if cache is None or (segment.start == 0 and segment.suffix is None):
+        return None
+    k, v = cache.k_LKPE[layer], cache.v_LKPE[layer]
+    if segment.suffix is None:
+        return k[:, : segment.start], v[:, : segment.start]
+    lo, hi = segment.suffix
+    return torch.cat([k[:, : segment.start], k[:, lo:hi]], 1), torch.cat([v[:, : segment.start], v[:, lo:hi]], 1)
