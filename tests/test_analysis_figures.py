@@ -221,6 +221,32 @@ def test_the_dotted_line_is_greedy_decoding_on_the_same_problems(sweep: Path) ->
     assert dotted() == [100.0]
 
 
+def test_a_legend_names_what_is_drawn(sweep: Path) -> None:
+    def named() -> list[str]:
+        return [text.get_text() for text in drawn("figure4", sweep).legends[0].get_texts()]
+
+    assert "score of greedy decoding, measured" not in named()
+    write_run(sweep, "greedy", {"name": "greedy"}, record(1, correct=True))
+    assert "score of greedy decoding, measured" in named()
+
+
+def test_a_figure_says_how_many_panels_it_has_no_room_for(tmp_path: Path) -> None:
+    for index in range(10):
+        for k in (0, 1):
+            write_run(tmp_path, f"{index}-{k}", {"name": "lopa", "k": k}, record(k + 1), model=f"model {index}")
+    figure = drawn("accuracy_tpf", tmp_path)
+    assert figure.get_suptitle() == "not shown: 2 more, since a figure has room for 8"
+
+
+def test_lopa_on_each_of_several_bases_has_a_marker_of_its_own(sweep: Path) -> None:
+    def named() -> dict[str, Any]:
+        return {line.get_label(): line.get_marker() for line in drawn("accuracy_tpf", sweep).legends[0].get_lines()}
+
+    assert named()["LoPA"] == "o"
+    write_run(sweep, "fast", {"name": "lopa", "base": "fast_dllm", "k": 1}, record(2))
+    assert {named()["LoPA on D2F"], named()["LoPA on Fast-dLLM"]} == {"o", "D"}
+
+
 def test_a_measured_bar_of_figure_1_stands_beside_a_published_one_with_its_settings_only(tmp_path: Path) -> None:
     """S12 is the article's fastest setting; its difference to 619.3 is printed."""
     s12 = {"name": "lopa", "k": 7, "tau_add": 0.1, "tau_act": 0.7, "tau_conf": 0.7, "block_size": 32, "gen_length": 512}

@@ -44,6 +44,12 @@ def test_what_differs_is_named_with_both_values(change: dict[str, Any], why: str
     assert key(run_row()) != key(run_row(**change))
 
 
+def test_sources_without_a_checksum_are_told_apart_by_name() -> None:
+    one, other = (run_row(source_sha256=None, source_name=name) for name in ("mine", "yours"))
+    assert key(one) != key(other)
+    assert key(one) == key(dict(one))
+
+
 @pytest.mark.parametrize(
     ("change", "fact"),
     [

@@ -17,6 +17,7 @@ from analysis.figures.style import (
     MARKERS,
     Plot,
     errors,
+    fitting,
     legend,
     panels,
     paper_style,
@@ -30,7 +31,6 @@ from lopa_bench.metrics.comparable import common_grid
 from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
-MOST = 8  # series in one figure
 NOT_TUNED = " (no other k was tuned)"
 _SLANTED: Any = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
 
@@ -79,13 +79,13 @@ ABLATIONS = (
 def ablation(study: Study, spec: Ablation) -> Figure | None:
     """Left TPF, right score, over the values; one line for each model, task and k."""
     groups = [group for group in study.series(*spec.varied) if len({spec.label(run) for run in group}) > 1]
-    groups = [group for group in groups if any(run.lookahead for run in group)][:MOST]
+    groups, left_out = fitting([group for group in groups if any(run.lookahead for run in group)])
     if not groups:
         return None
     names = list(dict.fromkeys(spec.label(run) for group in groups for run in group))
     names.sort(key=lambda name: spec.order.index(name) if name in spec.order else len(spec.order))
     with paper_style():
-        figure, (left, right) = panels(2)
+        figure, (left, right) = panels(2, left_out=left_out)
         for index, (group, title) in enumerate(zip(groups, series_titles(study, groups))):
             group = sorted(group, key=lambda run: names.index(spec.label(run)))
             places = [names.index(spec.label(run)) + 0.06 * (index - (len(groups) - 1) / 2) for run in group]
@@ -114,11 +114,11 @@ def ablation(study: Study, spec: Ablation) -> Figure | None:
 def thresholds(study: Study) -> Figure | None:
     """Score against TPF along the threshold, one curve for each k, all over the same thresholds."""
     groups = [_along_one_rule(group) for group in study.series("k", "tau_conf", "tau_act")]
-    panels_of = [(group, curves) for group in groups if (curves := _over_one_grid(group))][:MOST]
+    panels_of, left_out = fitting([(group, curves) for group in groups if (curves := _over_one_grid(group))])
     if not panels_of:
         return None
     with paper_style():
-        figure, axes = panels(len(panels_of))
+        figure, axes = panels(len(panels_of), left_out=left_out)
         titles = panel_titles(study, [[run for runs in curves.values() for run in runs] for _, curves in panels_of])
         for ax, (_, curves), title in zip(axes, panels_of, titles):
             among = [run for runs in curves.values() for run in runs]

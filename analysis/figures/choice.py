@@ -13,7 +13,6 @@ from analysis.text import clipped, plain
 from lopa_bench.records.runs import Run
 
 ARTICLE_KS = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
-MOST_PANELS = 8
 NAME, LINE = 34, 44  # characters of a name in a title, and of a line of it
 TASK_ORDER = list(TASKS)
 
@@ -71,7 +70,7 @@ def series_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
 
 
 def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:
-    """One series over k for each panel, models and tasks in order; a figure has an end.
+    """One series over k for each panel, models and tasks in order.
 
     Tasks that judge the same texts by other tests, as MBPP+ does those of MBPP, differ in their score alone: a figure
     that does not show it would draw one curve twice.
@@ -81,7 +80,7 @@ def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:
         curve = tuple((run.k, study.value(run, "tpf", "effective", series).value) for run in series)
         where = tuple(series[0].row[name] for name in ("model", "model_sha256", "device", "backend", "batch"))
         panels.setdefault(series[0].id if shows_score else (where, curve), series)
-    return list(panels.values())[:MOST_PANELS]
+    return list(panels.values())
 
 
 def few(series: Sequence[Run], ks: Sequence[int] = ARTICLE_KS) -> list[Run]:
@@ -105,7 +104,7 @@ def looks(panels: Iterable[Sequence[Run]]) -> dict[int | None, dict[str, Any]]:
 def by_context(study: Study) -> list[list[Run]]:
     """Runs that stand side by side, those with equal settings once."""
     found = [group for group in study.contexts() if len(group) > 1]
-    return sorted(found, key=_place)[:MOST_PANELS]
+    return sorted(found, key=_place)
 
 
 def _place(group: Sequence[Run]) -> tuple[str, int, int, str]:

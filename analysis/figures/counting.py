@@ -6,18 +6,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.choice import few, k_panels, looks, panel_titles
-from analysis.figures.style import Plot, errors, panels, paper_style, points
+from analysis.figures.style import Plot, errors, fitting, panels, paper_style, points
 from analysis.study import Study
 from lopa_bench.metrics.presets import PRESETS
 
 
 def presets(study: Study) -> Figure | None:
-    series = k_panels(study)
+    series, left_out = fitting(k_panels(study))
     if not series:
         return None
     look = looks(map(few, series))
     with paper_style():
-        figure, axes = panels(len(series))
+        figure, axes = panels(len(series), left_out=left_out)
         for ax, runs, title in zip(axes, series, panel_titles(study, series)):
             chosen = few(runs)
             names = [name for name in PRESETS if study.value(chosen[0], "tpf", name, runs).value is not None]

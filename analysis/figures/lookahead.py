@@ -14,6 +14,7 @@ from analysis.figures.style import (
     MARKERS,
     Plot,
     errors,
+    fitting,
     integers,
     legend,
     panels,
@@ -30,11 +31,11 @@ MEASURES = {"neg_entropy": "negative entropy, nats", "prob": "probability", "mar
 
 def lookahead_cost(study: Study) -> Figure | None:
     """Positions computed for each content token, and content tokens for each row, over k."""
-    series = k_panels(study)
+    series, left_out = fitting(k_panels(study))
     if not series:
         return None
     with paper_style():
-        figure, (left, right) = panels(2, height=3.0)
+        figure, (left, right) = panels(2, height=3.0, left_out=left_out)
         for index, (runs, title) in enumerate(zip(series, series_titles(study, series))):
             for ax, quantity in ((left, "processed_per_token"), (right, "tpf_row")):
                 values = [study.value(run, quantity, among=runs) for run in runs]
@@ -52,11 +53,11 @@ def lookahead_cost(study: Study) -> Figure | None:
 def winners(study: Study) -> Figure | None:
     """How often the anchor wins over k, and the share of each rank at the largest k."""
     series = [[run for run in runs if study.digest(run, runs).winners.sum() > 0] for runs in k_panels(study)]
-    series = [runs for runs in series if runs]
+    series, left_out = fitting([runs for runs in series if runs])
     if not series:
         return None
     with paper_style():
-        figure, (left, right) = panels(2)
+        figure, (left, right) = panels(2, left_out=left_out)
         for index, (runs, title) in enumerate(zip(series, series_titles(study, series))):
             digests = [study.digest(run, runs) for run in runs]
             shares = [_share(one.winners, 0) for one in digests]
@@ -79,12 +80,12 @@ def winners(study: Study) -> Figure | None:
 def score_fill(study: Study) -> Figure | None:
     """Positions filled by the winner's own call against the winner's score."""
     series = [[run for run in few(runs) if study.digest(run, runs).score_fill] for runs in k_panels(study)]
-    series = [runs for runs in series if runs]
+    series, left_out = fitting([runs for runs in series if runs])
     if not series:
         return None
     look = looks(series)
     with paper_style():
-        figure, axes = panels(len(series), height=3.1)
+        figure, axes = panels(len(series), height=3.1, left_out=left_out)
         for ax, runs, title in zip(axes, series, panel_titles(study, series)):
             for run in runs:
                 found = study.digest(run, runs).score_fill

@@ -15,6 +15,7 @@ from analysis.figures.style import (
     PUBLISHED,
     Plot,
     errors,
+    fitting,
     integers,
     panels,
     paper_style,
@@ -40,12 +41,12 @@ def figure4(study: Study) -> Figure | None:
     """TPF (left axis) and score (right axis) over the number of branches; a published curve only where model, task and
     settings are those of the runs.
     """
-    measured = k_panels(study, shows_score=True)
+    measured, left_out = fitting(k_panels(study, shows_score=True))
     curves = _curves()
     beside = [next((key for key in curves if _answers(series, *key)), None) for series in measured]
     alone = [key for key in curves if key not in beside]
     with paper_style():
-        figure, axes = panels(len(measured) + len(alone))
+        figure, axes = panels(len(measured) + len(alone), left_out=left_out)
         for ax, series, title, key in zip(axes, measured, panel_titles(study, measured), beside):
             right = _twin(ax, title)
             if key is not None:
@@ -58,7 +59,7 @@ def figure4(study: Study) -> Figure | None:
             right = _twin(ax, f"{key[0]} · {task_name(key[1])}\npublished, no run with these settings")
             _published(ax, right, curves[key])
             _share_height(ax, right)
-        figure.legend(handles=_legend(), loc="outside lower center", ncols=3)
+        figure.legend(handles=_legend(figure), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -142,24 +143,27 @@ def _share_height(left: Axes, right: Axes) -> None:
         ax.set_yticks([tick for tick in ticks if low <= tick <= high])
 
 
-def _legend() -> list[Line2D]:
-    return [
+def _legend(figure: Figure) -> list[Line2D]:
+    """Of what is drawn."""
+    drawn = {(line.get_color(), line.get_linestyle()) for ax in figure.axes for line in ax.lines}
+    handles = [
         Line2D([], [], color=TPF, marker="o", label="TPF, measured"),
         Line2D([], [], color=SCORE, marker="s", linestyle="--", label="score, measured"),
         Line2D([], [], color=SCORE, linestyle=":", label="score of greedy decoding, measured"),
         Line2D([], [], **PUBLISHED, marker="o", label="TPF, published"),
         Line2D([], [], **PUBLISHED, marker="s", linestyle="--", label="score, published"),
     ]
+    return [one for one in handles if (one.get_color(), one.get_linestyle()) in drawn]
 
 
 def figure5(study: Study) -> Figure | None:
     """Mean tokens gained at each step with the 25 to 75 % band."""
-    series = k_panels(study)
+    series, left_out = fitting(k_panels(study))
     if not series:
         return None
     look = looks(map(few, series))
     with paper_style():
-        figure, axes = panels(len(series))
+        figure, axes = panels(len(series), left_out=left_out)
         for ax, runs, title in zip(axes, series, panel_titles(study, series)):
             for run in few(runs):
                 filling = study.digest(run, runs).filling

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -23,6 +23,7 @@ from lopa_bench.metrics.statistics import Estimate
 
 WIDTH = 7.0  # inches: the text width of a two-column paper
 PANEL_HEIGHT = 2.7
+MOST = 8  # panels, or series, of one figure
 WIDE = 52  # characters from which labels of a legend stand below each other
 LEFT_TO_RIGHT = "\u200e"  # a mark without a glyph
 GREY = "0.62"
@@ -55,6 +56,7 @@ STYLE: Any = {
     "axes.formatter.use_mathtext": False,
 }
 
+T = TypeVar("T")
 Draw = Callable[[Study], Figure | None]
 
 
@@ -76,14 +78,21 @@ def paper_style() -> Iterator[None]:
 
 
 def panels(
-    count: int, columns: int = 2, height: float = PANEL_HEIGHT, width: float = WIDTH
+    count: int, columns: int = 2, height: float = PANEL_HEIGHT, width: float = WIDTH, left_out: int = 0
 ) -> tuple[Figure, list[Axes]]:
-    """A grid of `count` axes; those of the grid that are left over do not exist."""
+    """A grid of `count` axes; those of the grid that are left over do not exist. `left_out`: as `fitting` gives it."""
     columns = min(columns, count)
     rows = ceil(count / columns)
     figure = Figure(figsize=(width if columns > 1 else width * 0.62, height * rows))
     FigureCanvasAgg(figure)
+    if left_out:
+        figure.suptitle(f"not shown: {left_out} more, since a figure has room for {MOST}", fontsize=7)
     return figure, [figure.add_subplot(rows, columns, index + 1) for index in range(count)]
+
+
+def fitting(groups: list[T]) -> tuple[list[T], int]:
+    """Those of the panels or series that a figure shows, and how many are left out, which it says."""
+    return groups[:MOST], max(0, len(groups) - MOST)
 
 
 def legend(figure: Figure, ax: Axes, columns: int = 2) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from analysis.figures.choice import by_context, panel_titles
-from analysis.figures.style import COLOURS, MARKERS, Plot, errors, panels, paper_style, shade, shown
+from analysis.figures.style import COLOURS, MARKERS, Plot, errors, fitting, panels, paper_style, shade, shown
 from analysis.labels import base_name
 from analysis.sides import on_common_settings
 from analysis.study import Study
@@ -25,6 +25,7 @@ from lopa_bench.records.runs import Run
 CHARACTERS, BESIDE = 24, 10  # of a legend's text in an inch, and what a marker and the gap beside it take
 Point = tuple[Run, Estimate, Estimate]  # run, x, y
 KIND = {"greedy": "P", "fast_dllm": "^", "d2f": "s", "dream": "X", "llada": "v"}
+ON_BASES = ("o", "D", "p", "h", "8", "d")  # of LoPA
 
 
 def accuracy_tpf(study: Study) -> Figure | None:
@@ -62,14 +63,16 @@ def _scatter(
             shown_groups.append(group)
     if not groups:
         return None
+    groups, left_out = fitting(groups)
     highest = max([run.k or 0 for group in groups for run, _, _ in group] + [1])
+    marks = _marks(groups)
     with paper_style():
-        figure, axes = panels(len(groups))
+        figure, axes = panels(len(groups), left_out=left_out)
         for ax, known, title in zip(axes, groups, panel_titles(study, shown_groups)):
             decorate(ax, known)
             tuned = _ids_on_common_settings(known)
             for run, x, y in known:
-                _point(ax, run, x, y, highest, run.id in tuned)
+                _point(ax, run, x, y, marks[_kind(run)][0], highest, run.id in tuned)
             ax.set_title(title)
             ax.set_xlabel("TPF (content tokens per call)")
             ax.set_ylabel(label)
@@ -77,10 +80,10 @@ def _scatter(
         bar = figure.colorbar(ScalarMappable(Normalize(0, highest), colours), ax=axes, fraction=0.04, pad=0.02)
         bar.set_label("lookahead branches k")
         bar.locator = MaxNLocator(integer=True)
-        handles = _legend(groups)
+        handles = _legend(groups, marks)
         longest = max(len(str(handle.get_label())) for handle in handles)
-        fitting = int(CHARACTERS * figure.get_figwidth() / (longest + BESIDE))
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(4, max(1, fitting)))
+        columns = int(CHARACTERS * figure.get_figwidth() / (longest + BESIDE))
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(4, max(1, columns)))
     return figure
 
 
@@ -88,10 +91,9 @@ def _ids_on_common_settings(group: list[Point]) -> set[str]:
     return {run.id for run in on_common_settings([run for run, _, _ in group])}
 
 
-def _point(ax: Axes, run: Run, x: Estimate, y: Estimate, highest: int, is_tuned: bool) -> None:
+def _point(ax: Axes, run: Run, x: Estimate, y: Estimate, marker: str, highest: int, is_tuned: bool) -> None:
     """Hollow: one setting beside many, which is no match for the best of them."""
     colour = shade((run.k or 0) / highest)
-    marker = "o" if run.row["decoder"] == "lopa" else KIND.get(run.base, MARKERS[-1])
     ax.errorbar(
         [x.value or 0], [y.value or 0], errors([y]), errors([x]), marker=marker, color=colour, markersize=5,
         markerfacecolor=colour if is_tuned else "white", markeredgecolor="white" if is_tuned else colour,
@@ -142,14 +144,25 @@ def _round_times(low: float, high: float) -> list[float]:
     return [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= step * 10.0**power <= high]
 
 
-def _legend(groups: list[list[Point]]) -> list[Line2D]:
-    runs = [run for group in groups for run, _, _ in group]
-    kinds = {base_name(run.base): KIND.get(run.base, MARKERS[-1]) for run in runs if run.row["decoder"] != "lopa"}
-    if any(run.row["decoder"] == "lopa" for run in runs):
-        kinds["LoPA"] = "o"
+def _kind(run: Run) -> tuple[bool, str]:
+    return run.row["decoder"] == "lopa", run.base
+
+
+def _marks(groups: Sequence[list[Point]]) -> dict[tuple[bool, str], tuple[str, str]]:
+    """Marker and name of each kind of decoder: the bases, and LoPA, on each of its bases where there are several."""
+    kinds = sorted(dict.fromkeys(_kind(run) for group in groups for run, _, _ in group), key=lambda kind: kind[0])
+    bases = [base for is_lopa, base in kinds if is_lopa]
+    marks = {kind: (KIND.get(kind[1], MARKERS[-1]), base_name(kind[1])) for kind in kinds}
+    for index, base in enumerate(bases):
+        name = f"LoPA on {base_name(base)}" if len(bases) > 1 else "LoPA"
+        marks[True, base] = ON_BASES[index % len(ON_BASES)], name
+    return marks
+
+
+def _legend(groups: Sequence[list[Point]], marks: Mapping[tuple[bool, str], tuple[str, str]]) -> list[Line2D]:
     handles = [
         Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=shown(clipped(name)))
-        for name, mark in kinds.items()
+        for mark, name in marks.values()
     ]
     if any(len(_ids_on_common_settings(group)) < len(group) for group in groups):
         hollow: Any = {"markerfacecolor": "white", "linestyle": "", "marker": "o", "color": COLOURS[0]}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from analysis.sides import BASES, Entrant, at_one_setting, bases, tuned
 from analysis.study import Group, Key, Study, best
 from analysis.tables import published
+from lopa_bench.metrics.comparable import source
 from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
@@ -64,7 +65,7 @@ def others(study: Study, tasks: Iterable[str], is_timed: bool = True) -> list[Gr
     for run in study.runs:
         if run.task in wanted and _is_own(run):
             device = (run.device, run.row["backend"]) if is_timed else None
-            places[wanted.index(run.task), not run.toy, run.model, run.row["source_sha256"], device].append(run)
+            places[wanted.index(run.task), not run.toy, run.model, source(run.row), device].append(run)
     found: list[Group] = []
     for _, runs in sorted(places.items(), key=lambda place: place[0][:4]):
         found.append(max(study.largest(runs, bool), key=_weight))

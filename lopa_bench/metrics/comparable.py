@@ -166,6 +166,11 @@ def _apart(a: Fact, b: Fact) -> tuple[str, str]:
     return CHECKSUM.sub(r"\1", a.whole), CHECKSUM.sub(r"\1", b.whole)
 
 
+def source(row: Row) -> Any:
+    """The checksum of the problems; where they have none, what they are called."""
+    return row.get("source_sha256") or row.get("source_name")
+
+
 def _column(name: str) -> Callable[[Row], Any]:
     return lambda row: row.get(name)
 
@@ -205,7 +210,7 @@ def _json(row: Row, column: str) -> Mapping[str, Any]:
 
 FACTS: dict[str, tuple[Callable[[Row], Any], Callable[[Row], Any]]] = {  # as in Fact
     "task": (_column("task"), _column("task")),
-    "source": (_column("source_name"), _column("source_sha256")),
+    "source": (_column("source_name"), source),
     "prompt": (_asked, _asked),
     "scorer": (_column("scorer"), _column("scorer")),
     "model": (_column("model"), _model),
