@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lopa_bench.console.listing import command, slowest, worst
-from lopa_bench.console.overview import asked_group, group_overview
+from lopa_bench.console.overview import asked_group, choices_overview, group_overview
 from lopa_bench.errors import ConfigError, RunError
 from lopa_bench.records.finding import find
 from lopa_bench.records.locks import Lock
@@ -151,6 +151,17 @@ def test_help_fits_a_screen_or_two_and_names_families_instead_of_a_hundred_files
     assert "d2f_dream_base_s10" not in out
     for name in ("qwen3_8b", "transformers_serve", "tau_conf", "slo_ttft_s", "hydra/launcher=", "--help GROUP"):
         assert name in out
+
+
+def test_help_folds_names_of_a_large_group_into_families(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for number in range(9):
+        (tmp_path / "model" / f"mine_{number}.yaml").write_text("name: mine\n")
+    text = choices_overview(["--config-dir", str(tmp_path)])
+    assert "mine* (9)" in text
+    assert "mine_3" not in text
+    assert "qwen3_8b" in text  # alone with its first word
+    assert "mine*" not in choices_overview([])
 
 
 def test_help_of_a_group_says_what_each_choice_is_and_what_each_setting_takes(

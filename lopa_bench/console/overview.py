@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from lopa_bench.settings.spelling import meant, nearest
 HELP = ("--help", "-h")
 WIDTH = 116
 INDENT = "    "
+MANY, FAMILY = 15, 3  # names in a group that are shown one by one; names with one first word that are a family
 LAUNCHER = "hydra/launcher"
 GLUE = "\N{NO-BREAK SPACE}"  # no line ends here
 
@@ -74,13 +76,19 @@ def _word(group: str) -> str:
     return group if group in known() or group == LAUNCHER else f"+{group}"
 
 
-def _families(choices: Iterable[str]) -> list[str]:
-    names: dict[str, int] = {}
-    for choice in choices:
+def _families(choices: Sequence[str]) -> list[str]:
+    """The choices; folders, and first words of names where there are many, stand for all of theirs."""
+    plain = [choice for choice in choices if "/" not in choice]
+    first = Counter(choice.partition("_")[0] for choice in plain)
+    is_long = len(plain) > MANY
+
+    def family(choice: str) -> str:
         folder, slash, _ = choice.rpartition("/")
-        name = f"{folder}/*" if slash else choice
-        names[name] = names.get(name, 0) + 1
-    return [f"{name}{GLUE}({count})" if name.endswith("/*") else name for name, count in names.items()]
+        word = choice.partition("_")[0]
+        return f"{folder}/*" if slash else f"{word}*" if is_long and first[word] >= FAMILY else choice
+
+    counts = Counter(map(family, choices))
+    return [name if name in plain else f"{name}{GLUE}({count})" for name, count in counts.items()]
 
 
 def _lines(named: Mapping[str, Sequence[str]]) -> str:

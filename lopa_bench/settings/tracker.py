@@ -15,7 +15,7 @@ class TrackerConfig:
     """
 
     name: str = choice("none", "none", "wandb")
-    mode: str = choice("offline", "online", "offline", "disabled")
+    mode: str = choice("offline", "offline", "online", "disabled")
     project: str = "lopa_bench"
     group: str | None = None
     varied: str | None = None

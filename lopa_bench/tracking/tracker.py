@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lopa_bench.console.numbers import plain
 from lopa_bench.metrics.aggregate import Running
 from lopa_bench.settings.tracker import TrackerConfig
+from lopa_bench.settings.values import check_values
 from lopa_bench.system.bounded import bounded
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MODES = ("offline", "online", "disabled")
 WAIT_SECONDS = 14.0  # at the start and at the end each, and a call that takes longer is the last one: 30 s in all
 LOG_SECONDS = 2.0
 NAME_CHARACTERS = 128  # of a name or a group, which is W&B's limit
@@ -67,13 +67,12 @@ class NoTracker:
 
 
 def make_tracker(config: TrackerConfig, folder: Path | str) -> Tracker:
-    """The tracker that `config` names; it may write below `folder`."""
+    """The tracker that `config` names; it may write below `folder`. Raises ConfigError for a name or mode that there is
+    not.
+    """
+    check_values("tracker", config)
     if config.name == "none":
         return NoTracker()
-    if config.name != "wandb":
-        raise ValueError(f"no tracker {config.name!r}; there are: none, wandb")
-    if config.mode not in MODES:
-        raise ValueError(f"tracker.mode is {config.mode!r}; allowed: {', '.join(MODES)}")
     return WandbTracker(config.mode, config.project, folder, config.group, config.varied)
 
 
@@ -92,7 +91,7 @@ class WandbTracker:
         group: str | None = None,
         varied: str | None = None,
     ) -> None:
-        self.mode: Any = mode  # one of MODES; wandb types it as literals
+        self.mode: Any = mode  # as tracker.mode; wandb types it as literals
         self.project = project
         self.dir = Path(dir)
         self.group = group
