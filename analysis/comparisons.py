@@ -42,14 +42,14 @@ def compare(a: Run, b: Run, preset: str = "effective") -> Comparison:
     """Raises ValueError when the runs are not on the same problems, or a run is damaged."""
     for run in (a, b):
         if run.damage:
-            raise ValueError(f"{run.folders[0]} is damaged: {run.damage}")
+            raise ValueError(f"{run.folder} is damaged: {run.damage}")
     standing = stand(Counted(a.row, a.samples, preset), Counted(b.row, b.samples, preset))
     apart = [one for one in standing.differences if one.fact in ("task", "source") or one.fact.startswith("gold")]
     if apart:
         raise ValueError(f"{a.id} and {b.id} are on not the same problems ({'; '.join(map(str, apart))})")
     if not standing.pairs:
         raise ValueError(f"{a.id} and {b.id} have no problem in common that both decoded")
-    return Comparison(a, b, compare_samples(a.samples, b.samples, preset, int(a.row["seed"])), differs=standing.why)
+    return Comparison(a, b, compare_samples(a.samples, b.samples, preset, a.seed), differs=standing.why)
 
 
 def against_baselines(study: Study) -> list[Comparison]:

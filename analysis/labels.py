@@ -32,7 +32,7 @@ def task_name(task: str) -> str:
 
 def task_of(run: Run) -> str:
     """The task, and that it is not the benchmark itself where the problems are this project's own."""
-    return task_name(run.task) + (" format, embedded" if run.row["source_kind"] == "embedded" else "")
+    return task_name(run.task) + (" format, embedded" if run.source_kind == "embedded" else "")
 
 
 def model_of(run: Run) -> str:
@@ -50,7 +50,7 @@ def decoding(run: Run) -> str:
     if run.is_server:
         algorithm = (run.config.get("backend") or {}).get("algorithm")
         return f"{plain(algorithm)}, the server's" if algorithm else "the server's decoder"
-    if run.row["decoder"] != "lopa":
+    if run.decoder != "lopa":
         return base_name(run.base)
     k = run.row["k"] if run.k is None else run.k
     return f"LoPA on {base_name(run.base)}, k = {plain(k)}"
@@ -62,7 +62,7 @@ def varied(run: Run, among: Sequence[Run]) -> str:
     """
 
     def kind(one: Run) -> tuple[object, ...]:
-        return one.model, one.task, one.row["decoder"], one.base
+        return one.model, one.task, one.decoder, one.base
 
     alike = [other for other in among if kind(other) == kind(run)]
     found = []
@@ -73,18 +73,18 @@ def varied(run: Run, among: Sequence[Run]) -> str:
 
 
 def source_of(run: Run) -> str:
-    return plain(run.row["source_name"])
+    return plain(run.source_name)
 
 
 def hardware(run: Run) -> str:
     """Device and dtype, with the name of the processor or accelerator where the host told it."""
     name = run.host.get("gpu") if run.device.startswith("cuda") else run.host.get("processor")
-    return plain(" ".join(filter(None, [run.device, str(run.row["dtype"]), f"({name})" if name else None])))
+    return plain(" ".join(filter(None, [run.device, run.dtype, f"({name})" if name else None])))
 
 
 def facts(run: Run, n: int) -> tuple[str, ...]:
     """Model, decoding, problems, their number, and where it ran."""
-    return model_of(run), decoding(run), source_of(run), str(n), f"{plain(run.row['backend'])} on {hardware(run)}"
+    return model_of(run), decoding(run), source_of(run), str(n), f"{plain(run.backend)} on {hardware(run)}"
 
 
 def describe(run: Run, n: int, preset: str | None = None) -> str:

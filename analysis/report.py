@@ -119,8 +119,8 @@ def _facts(study: Study) -> Iterator[str]:
     """What a reader must know before the first number."""
     runs = study.runs
     used = {folder for run in runs for folder in run.folders}
-    left_out = [run for run in study.all_runs if run.folders[0] not in used]
-    damaged = sum(run.row["status"] == "finished" and run.damage is not None for run in left_out)
+    left_out = [run for run in study.all_runs if run.folder not in used]
+    damaged = sum(run.status == "finished" and run.damage is not None for run in left_out)
     counts = {"not finished and left out": len(left_out) - damaged, "damaged and left out": damaged}
     yield f"Finished runs: {len(runs)}" + "".join(f"; {why}: {n}" for why, n in counts.items() if n) + "."
     if runs:

@@ -93,7 +93,7 @@ def on_common_settings(group: Group) -> Group:
     sides: dict[str, dict[tuple[str, bool], list[Run]]] = defaultdict(lambda: defaultdict(list))
     for base in dict.fromkeys(run.base for run in group):
         for run in _set_up_alike([run for run in group if run.base == base]):
-            sides[base][str(run.row["decoder"]), run.lookahead].append(run)
+            sides[base][run.decoder, run.lookahead].append(run)
     tried: list[Group] = []
     single: Group = []
     for of_base in sides.values():
@@ -121,8 +121,8 @@ def tuned_words(run: Run, among: Sequence[Run]) -> str:
 def _plain_and_ours(group: Group, base: str) -> tuple[list[Run], list[Run]]:
     """The runs of a base decoder and those of LoPA on it, which are set up alike."""
     alike = _set_up_alike([run for run in group if run.base == base and not run.is_server])
-    plain = [run for run in alike if run.row["decoder"] != "lopa"]
-    return _usual(plain), _usual([run for run in alike if run.row["decoder"] == "lopa"])
+    plain = [run for run in alike if run.decoder != "lopa"]
+    return _usual(plain), _usual([run for run in alike if run.decoder == "lopa"])
 
 
 def _set_up_alike(runs: list[Run]) -> list[Run]:
@@ -153,7 +153,7 @@ def _usual(runs: list[Run]) -> list[Run]:
 
 
 def _newest(runs: Iterable[Run]) -> list[str]:
-    return [str(run.row["created"]) for run in runs]
+    return [run.created for run in runs]
 
 
 def _setting(sides: Sequence[Sequence[Run]], group: Group) -> Point | None:
@@ -165,4 +165,4 @@ def _setting(sides: Sequence[Sequence[Run]], group: Group) -> Point | None:
 
 def _most_like(side: Sequence[Run], setting: Point | None) -> Run:
     agreeing = {run.id: sum(a == b for a, b in zip(point(run), setting or ())) for run in side}
-    return max(side, key=lambda run: (agreeing[run.id], str(run.row["created"]), run.id))
+    return max(side, key=lambda run: (agreeing[run.id], run.created, run.id))

@@ -67,7 +67,7 @@ def digest(run: Run, samples: pa.Table | None = None) -> Digest:
     steps["sample"] = steps.groupby(SAMPLE, sort=False).ngroup()
     contested = steps[steps["branches"] > 1]
     blind = float((1 / contested["branches"]).mean())
-    seed = int(run.row["seed"])
+    seed = run.seed
     return Digest(_filling(steps), np.bincount(contested["winner"]), blind, _score_fill(steps, seed))
 
 

@@ -32,7 +32,7 @@ SERVED = "ar_server"  # the preset of runs against a server, which has its own c
 
 def measure(run: Run, samples: pa.Table | None = None) -> Measured:
     """The numbers of a run; of these of its samples only, if they are given."""
-    seed = int(run.row["seed"])
+    seed = run.seed
     if samples is None:
         return aggregate.measure(run.samples, seed, run.wall_s)
     return aggregate.measure(samples, seed)
@@ -186,8 +186,8 @@ class Study:
         beside = [(pairs, run) for run in fitting if (pairs := len(run.decoded & like.decoded))]
         return max(
             beside,
-            key=lambda one: (one[0], -_tuned_apart(one[1], like), one[1].row["decoder"] != "lopa",
-                             likeness(one[1], like), one[1].row["created"]),
+            key=lambda one: (one[0], -_tuned_apart(one[1], like), one[1].decoder != "lopa",
+                             likeness(one[1], like), one[1].created),
             default=(0, None),
         )[1]  # fmt: skip
 
@@ -224,7 +224,7 @@ def best(runs: Iterable[Run]) -> Run | None:
 
 
 def _size(run: Run) -> tuple[int, str]:
-    return run.row["n"] or 0, run.row["created"]
+    return run.n, run.created
 
 
 def _each_once(runs: Iterable[Run]) -> Group:
@@ -236,7 +236,7 @@ def _each_once(runs: Iterable[Run]) -> Group:
 
 
 def _weight(group: Group) -> tuple[int, int, str]:
-    return min(run.row["n"] or 0 for run in group), len(group), max(run.row["created"] for run in group)
+    return min(run.n for run in group), len(group), max(run.created for run in group)
 
 
 def _ids(runs: Sequence[Run]) -> Key:
@@ -256,7 +256,7 @@ def _rest(run: Run, varied: Sequence[str]) -> Key:
     """Decoder and settings, but for the named ones; where a score of one's own comes from goes with its name."""
     left_out = {*varied, "score.target"} if "score.kind" in varied else varied
     kept = tuple(sorted((name, str(value)) for name, value in run.settings.items() if name not in left_out))
-    return (run.row["decoder"], run.row["base"], kept)
+    return (run.decoder, run.row["base"], kept)
 
 
 def _order(run: Run, varied: Sequence[str]) -> tuple[tuple[bool, float, str], ...]:

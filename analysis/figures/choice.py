@@ -21,7 +21,7 @@ def panel_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
     """Model, task and number of samples of each panel; where these are alike, what else tells the panels apart."""
     places: list[Callable[[Run], str]] = [
         lambda run: f"{clipped(model_of(run), NAME)} · {clipped(task_of(run), NAME)}",
-        lambda run: f"{plain(run.row['backend'])} on {plain(run.device)} {plain(run.row['dtype'])}",
+        lambda run: f"{plain(run.backend)} on {plain(run.device)} {plain(run.dtype)}",
         lambda run: f"batch {run.row['batch']}",
         lambda run: clipped(source_of(run), NAME),
         lambda run: f"source {str(run.row['source_sha256'])[:8]}",

@@ -69,7 +69,7 @@ def _answers(series: list[Run], model: str, task: str) -> bool:
     return (
         wanted is not None
         and (run.model, run.task) == (published.MODELS[model], task)
-        and run.row["source_kind"] != "embedded"
+        and run.source_kind != "embedded"
         and run.base == published.PIPELINE
         and has_settings(run, wanted, but=("k",))
     )

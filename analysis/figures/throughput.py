@@ -77,7 +77,7 @@ def _own_panels(study: Study, group: list[Run]) -> list[tuple[str, list[Bar]]]:
 
 def _bar(study: Study, run: Run, group: list[Run], among: list[Run], says: str) -> Bar:
     """`group`: the runs among which the settings of this one need a name; `among`: those that share its panel."""
-    label = shown(clipped(decoding(run))) + ("" if run.row["backend"] == "local" else f", {plain(run.row['backend'])}")
+    label = shown(clipped(decoding(run))) + ("" if run.backend == "local" else f", {plain(run.backend)}")
     tau = run.settings.get("tau_conf")
     settings = tuned_words(run, group) or (f"τ {setting(tau)}" if isinstance(tau, float) else "")
     return f"{label}\n{settings}{says}".replace("\n, ", "\n").strip(), None, _speed(study, run, among)

@@ -145,7 +145,7 @@ def _round_times(low: float, high: float) -> list[float]:
 
 
 def _kind(run: Run) -> tuple[bool, str]:
-    return run.row["decoder"] == "lopa", run.base
+    return run.decoder == "lopa", run.base
 
 
 def _marks(groups: Sequence[list[Point]]) -> dict[tuple[bool, str], tuple[str, str]]:

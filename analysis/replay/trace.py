@@ -40,7 +40,7 @@ def trace(run: Run, sample: str, sample_index: int = 0) -> dict[str, Any]:
         "content": row["content_tokens"],
         "prompt": row["prompt"],
         "verdict": _verdict(row),
-        "facts": plain(f"{task_of(run)}; {source_of(run)}; {run.row['backend']} on {run.device} {run.row['dtype']}"),
+        "facts": plain(f"{task_of(run)}; {source_of(run)}; {run.backend} on {run.device} {run.dtype}"),
         "decoded": text is not None,
     }
 

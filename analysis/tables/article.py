@@ -118,9 +118,7 @@ def table6(study: Study) -> ArticleTable:
         labels = (row["setting"], row["platform"], f"{row['precision']}, TP{row['tp_size']} BP{row['bp_size']}")
         lines.append(_line(row, columns, labels, run))
     lines += [
-        Line(
-            (f"{name}, {model_of(run)}", f"{task_of(run)}, {plain(run.row['backend'])}", hardware(run)), {}, run, among
-        )
+        Line((f"{name}, {model_of(run)}", f"{task_of(run)}, {plain(run.backend)}", hardware(run)), {}, run, among)
         for name, run, among in _own_system_runs(study)
     ]
     return article_table(
@@ -145,7 +143,7 @@ def table7(study: Study) -> ArticleTable:
         plain_runs = (run for run in plain_and_lopa(group, branches(group[0].task)) if not run.lookahead)
         baselines = [*(run for run in plain_runs if run.base not in SLOW), *references(group)]
         lines += [
-            Line((model_of(run), f"{decoding(run)}, {plain(run.row['backend'])}", task_of(run)), {}, run, baselines)
+            Line((model_of(run), f"{decoding(run)}, {plain(run.backend)}", task_of(run)), {}, run, baselines)
             for run in baselines
         ]
     headers = ("model", "engine", "task")
@@ -214,9 +212,7 @@ def _own_system_runs(study: Study) -> Iterator[tuple[str, Run, list[Run]]]:
                 run for run in group if run.lookahead and has_settings(run, wanted, but=("block_size", "gen_length"))
             ]
             if fitting:
-                found.append(
-                    (name, max(fitting, key=lambda run: (len(_system_series(study, run)), run.row["created"])))
-                )
+                found.append((name, max(fitting, key=lambda run: (len(_system_series(study, run)), run.created))))
         yield from ((name, run, [one for _, one in found]) for name, run in found)
 
 

@@ -131,7 +131,7 @@ def tuned_names(runs: Sequence[Run]) -> str:
 
 
 def _swept_name(run: Run) -> str:
-    return f"LoPA on {base_name(run.base)}" if run.row["decoder"] == "lopa" else decoding(run)
+    return f"LoPA on {base_name(run.base)}" if run.decoder == "lopa" else decoding(run)
 
 
 def aup_table(study: Study) -> Table:
@@ -206,11 +206,7 @@ def run_table(study: Study) -> Table:
     """Every run that was found; those that are left out say why."""
     found = [(run, "used", study.numbers(run).n) for run in study.runs]
     used = {folder for run in study.runs for folder in run.folders}
-    found += [
-        (run, f"left out: {_reason(run)}", int(run.row["n"] or 0))
-        for run in study.all_runs
-        if run.folders[0] not in used
-    ]
+    found += [(run, f"left out: {_reason(run)}", run.n) for run in study.all_runs if run.folder not in used]
     rows, runs = [], [run for run, _, _ in found]
     for run, status, n in found:
         model, how, source, count, where = facts(run, n)
@@ -222,6 +218,6 @@ def run_table(study: Study) -> Table:
 
 
 def _reason(run: Run) -> str:
-    if run.row["status"] != "finished":
-        return str(run.row["status"])
+    if run.status != "finished":
+        return run.status
     return run.damage or f"shard {run.row['shard']}, others are missing"

@@ -35,7 +35,7 @@ def article_run(
             for run in study.runs
             if run.model == name
             and run.task == task
-            and run.row["source_kind"] != "embedded"
+            and run.source_kind != "embedded"
             and _decodes(run, decoding, is_d2f="D2F" in model)
             and has_settings(run, settings or {})
             and run.device.startswith(device)
@@ -64,7 +64,7 @@ def others(study: Study, tasks: Iterable[str], is_timed: bool = True) -> list[Gr
     wanted = list(tasks)
     for run in study.runs:
         if run.task in wanted and _is_own(run):
-            device = (run.device, run.row["backend"]) if is_timed else None
+            device = (run.device, run.backend) if is_timed else None
             places[wanted.index(run.task), not run.toy, run.model, source(run.row), device].append(run)
     found: list[Group] = []
     for _, runs in sorted(places.items(), key=lambda place: place[0][:4]):
@@ -75,7 +75,7 @@ def others(study: Study, tasks: Iterable[str], is_timed: bool = True) -> list[Gr
 
 
 def _is_own(run: Run) -> bool:
-    if run.model not in published.MODELS.values() or run.row["source_kind"] == "embedded":
+    if run.model not in published.MODELS.values() or run.source_kind == "embedded":
         return True
     return not (run.is_server or run.is_autoregressive or run.base in BASES)
 
@@ -90,7 +90,7 @@ def _sets_side_by_side(group: Group) -> bool:
 
 def _weight(group: Group) -> tuple[int, bool, int, str]:
     samples = min(len(run.attempted) for run in group)
-    return samples, _sets_side_by_side(group), len(group), max(str(run.row["created"]) for run in group)
+    return samples, _sets_side_by_side(group), len(group), max(run.created for run in group)
 
 
 def plain_and_lopa(group: Group, k: int) -> list[Run]:
@@ -114,7 +114,7 @@ def references(runs: Iterable[Run]) -> Iterator[Run]:
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         if run.is_autoregressive or run.is_server:
-            groups.setdefault((str(run.row["decoder"]), str(run.row["backend"])), []).append(run)
+            groups.setdefault((run.decoder, run.backend), []).append(run)
     yield from filter(None, map(best, groups.values()))
 
 

@@ -26,7 +26,7 @@ def notes_of(name: str, runs: Sequence[Run], preset: str | None, stands_apart: b
             notes.insert(1, f"Runs against a server: counting preset {SERVED}: {PRESETS[SERVED].formula}.")
     if any(run.toy for run in runs):
         notes.append("Rows marked (toy) are of a small embedded model: they show mechanics, not what a 7B model does.")
-    if any(run.row["source_kind"] == "embedded" for run in runs):
+    if any(run.source_kind == "embedded" for run in runs):
         notes.append(
             "Embedded problems are this project's own synthetic ones in the format of the benchmark; "
             "their scores are not scores on the benchmark."

@@ -58,9 +58,11 @@ class Run:
     toy = Column("model_is_toy", bool)
     task = Column("task", str)
     source_kind = Column("source_kind", str)
+    source_name = Column("source_name", str)
     decoder = Column("decoder", str)
     backend = Column("backend", str)
     device = Column("device", str)
+    dtype = Column("dtype", str)
     seed = Column("seed", int)
     n = Column("n", lambda n: int(n or 0))  # samples; 0 where the run did not come to its end
     config = Column("config", _as_is)

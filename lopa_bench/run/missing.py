@@ -37,9 +37,13 @@ def missing_units(units: Sequence[Unit], samples: pa.Table, redone: Sequence[str
 
 def rows_on_disk(folder: Path) -> pa.Table:
     """What a resumed run must know of its samples: no texts, which can be large, and no sample without its steps."""
+    return with_steps(folder, read_samples(folder, RESUME_COLUMNS))
+
+
+def with_steps(folder: Path, rows: pa.Table) -> pa.Table:
+    """The rows of samples but those whose steps are not all there."""
     import pyarrow as pa
 
-    rows = read_samples(folder, RESUME_COLUMNS)
     newest = newest_parts(folder)
     lost = {(problem, index) for part, problem, index in without_steps(folder) if newest[problem, index] == part}
     return rows.filter(pa.array([key not in lost for key in keys_of(rows)], pa.bool_()))

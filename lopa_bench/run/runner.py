@@ -22,7 +22,7 @@ from lopa_bench.records.integrity import set_aside_damage, shortfall
 from lopa_bench.records.reading import read_samples, read_steps
 from lopa_bench.records.writing import RunStore, compact, unscored_parts
 from lopa_bench.run.judging import judge_part
-from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, missing_units, rows_on_disk
+from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, missing_units, rows_on_disk, with_steps
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.validate import Validated
@@ -101,7 +101,7 @@ def _finished_before(claimed: Claim, plan: Plan) -> dict[str, Any]:
     """The row of a run that has all its samples; nothing is decoded and no model is loaded."""
     assert claimed.row is not None
     _say(f"finished at {claimed.row['finished']}: {claimed.folder}; resume=false runs it again")
-    return claimed.row | {"aggregates": _numbers(claimed.folder, plan)}
+    return claimed.row | {"aggregates": _numbers(read_samples(claimed.folder), plan)}
 
 
 def _again(row: Mapping[str, Any], status: str) -> dict[str, Any]:
@@ -121,8 +121,7 @@ def _nothing(units: Sequence[Unit]) -> Rows:
     return iter(())
 
 
-def _numbers(folder: Path, plan: Plan) -> dict[str, Any]:
-    samples = read_samples(folder)
+def _numbers(samples: pa.Table, plan: Plan) -> dict[str, Any]:
     numbers = aggregate(samples, plan.config.run.preset, plan.config.run.seed)
     backend = plan.config.backend
     if isinstance(backend, ServerSettings):
@@ -179,12 +178,14 @@ class _Runner:
         self.tracker.start(row)
         try:
             with self._progress() as self.progress:
-                self._complete(units, decode)
-            row = self._finish(row)
+                samples = self._complete(units, decode)
+            row = self._finish(row, samples)
         except BaseException as error:
             self._stop(error)
             raise
-        tables = {"samples": read_samples(self.folder), "steps": read_steps(self.folder, STEP_COLUMNS)}
+        tables = {"samples": samples}
+        if self.tracker.draws_steps:
+            tables["steps"] = read_steps(self.folder, STEP_COLUMNS, in_order=False)
         self.tracker.finish(row["aggregates"], tables)
         return row
 
@@ -192,8 +193,10 @@ class _Runner:
         label = " ".join(self.plan.labels[2:]).replace(" k", " k=")
         return Progress(len(self.plan.units), label, self.seen, quiet=not self.plan.config.run.progress)
 
-    def _complete(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> None:
-        """Decodes and scores until every unit has a row that can be read back. Raises StorageError if that fails."""
+    def _complete(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> pa.Table:
+        """Decodes and scores until every unit has a row that can be read back, and gives these rows, of which all that
+        follows is made. Raises StorageError if that fails.
+        """
         self._judge()
         for _ in range(ROUNDS):
             for row, steps in decode(units):
@@ -203,9 +206,11 @@ class _Runner:
             self.store.flush()
             self._judge()
             set_aside_damage(self.folder, self.run_id)
-            units = missing_units(self.plan.units, rows_on_disk(self.folder), redone=())
+            samples = read_samples(self.folder)
+            rows = with_steps(self.folder, samples.select(RESUME_COLUMNS))
+            units = missing_units(self.plan.units, rows, redone=())
             if not units:
-                return
+                return samples
         raise StorageError(
             f"{len(units)} of {len(self.plan.units)} samples are not in {self.folder} though all were done"
         )
@@ -221,15 +226,15 @@ class _Runner:
                 self.tracker.sample(row)
         self.is_scoring = False
 
-    def _finish(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Merges the parts and completes the run row."""
+    def _finish(self, row: Mapping[str, Any], samples: pa.Table) -> dict[str, Any]:
+        """Merges the parts and completes the run row by the samples that were read back."""
         from lopa_bench.run.rows import now
 
         try:
             compact(self.store)
         except StorageError as error:  # it makes reading faster, no more
             _say(f"warning: {error}; the parts of this run were not merged")
-        numbers = _numbers(self.folder, self.plan)
+        numbers = _numbers(samples, self.plan)
         summary = {name: numbers.get(name) for name in AGGREGATE_COLUMNS}
         finished = {**row, "status": "finished", "finished": now(), "aggregates": numbers, **summary}
         self.store.write_run(finished)

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 class Tracker(Protocol):
     """Told of a run as it goes: `start`, `sample` for each sample row, then `finish` or `fail`."""
 
+    draws_steps: bool  # whether `finish` looks at the table of steps
+
     def start(self, run: Mapping[str, Any]) -> None:
         """Takes the run row as it is at the start."""
 
@@ -53,6 +55,8 @@ class Tracker(Protocol):
 
 
 class NoTracker:
+    draws_steps = False
+
     def start(self, run: Mapping[str, Any]) -> None:
         pass
 
@@ -82,6 +86,8 @@ class WandbTracker:
     After a failure or a deadline it is given up, for good: what comes back later logs nothing, and the W&B run, if
     there is one, is closed as failed.
     """
+
+    draws_steps = True
 
     def __init__(
         self,
