@@ -50,7 +50,7 @@ def test_a_run_is_named_by_its_id_its_beginning_or_any_part_that_only_one_has(
         RunError, match=r"names no single run .* allowed: the folder of a run, its id, or a part"
     ) as said:
         find(name, tmp_path)
-    assert str(said.value).partition("found:\n  ")[2].split() == (found.split() or ["none"])
+    assert str(said.value).partition("found:")[2].split() == (found.split() or ["none"])
 
 
 def test_two_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:

@@ -55,10 +55,11 @@ def find(name: str, root: Path | str = "outputs") -> Path:
     ways = ([one for one in among if one.name == name], [one for one in among if one.name.startswith(name)], among)
     best = next(filter(None, ways), [])
     if len(best) != 1:
-        found = "\n  ".join(str(one) if len({one.name for one in best}) < len(best) else one.name for one in best)
+        is_told_apart = len({one.name for one in best}) == len(best)
+        found = "".join(f"\n  {one.name if is_told_apart else one}" for one in best) or " none"
         raise RunError(
             f"{name!r} names no single run in {root}; allowed: the folder of a run, its id, or a part of the id that "
-            f"no other run has; found:\n  {found or 'none'}"
+            f"no other run has; found:{found}"
         )
     return best[0]
 
