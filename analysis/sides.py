@@ -16,7 +16,8 @@ from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
 Point = tuple[Any, ...]  # values of TUNED
-LOOKAHEAD = ("confidence", "attention", "complete", "floor")  # settings that a decoder has otherwise without it
+# settings that a decoder has otherwise without lookahead
+LOOKAHEAD = ("confidence", "attention", "complete", "floor", "select", "gate", "confirm", "confirm_best")
 BASES = ("greedy", "dream", "llada", "fast_dllm", "d2f")  # in the order of tables; others behind them
 
 

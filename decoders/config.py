@@ -62,8 +62,12 @@ class DecoderConfig:
     fill_confidence: str | None = choice(None, *MEASURES)
     # lookahead
     k: int | str = number(0, 0, 1024, word="auto")
+    select: str | None = choice(None, "score", "gate", "confirm", "exact")
     floor: float | None = number(None, 0, 1)
     complete: str | None = choice(None, "end", "verify")
+    gate: float | None = number(None, 0, 1)
+    confirm: float | None = number(None, 0, 1)
+    confirm_best: bool | None = None
     score: ScoreConfig = field(default_factory=ScoreConfig)
     # end of text, readout
     decode_tail: bool = False

@@ -17,6 +17,8 @@ from decoders.config import (
     validate,
 )
 from decoders.families.unmasked import UNMASKED
+from decoders.lookahead import SELECTS, ByScore, Select
+from decoders.lookahead.auto import AUTO, AUTO_UNREAD
 from decoders.parts.scores import SCORES, Score
 from decoders.spec import Base, Decoder
 from decoders.targets import load_target
@@ -24,8 +26,9 @@ from decoders.targets import load_target
 LOPA = "lopa"
 # Settings that every decoder reads.
 COMMON = ("name", "target", "gen_length", "grid", "k", "decode_tail", "mask_logit", "temperature")
-# Settings of lookahead, read when branches are tried.
-LOOKAHEAD: dict[str, Any] = {"confidence": "neg_entropy", "attention": "full", "complete": "end", "floor": None}
+# Settings of lookahead, read when branches are tried: whatever chooses among them, and by one choice or another.
+LOOKAHEAD: dict[str, Any] = {"attention": "full", "select": "score"}
+CHOOSING: dict[str, Any] = {name: value for select in SELECTS.values() for name, value in select.reads.items()}
 USUAL = settings(DecoderConfig())
 
 
@@ -39,14 +42,20 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base], default: Base) -> 
     scorer = _scorer(config)
     _refuse_unknown(config, base, scorer)
     _allow("fill", base.readable["fill"] if config.fill is None else config.fill, base.fills, base.name)
+    if lookahead and config.k == "auto":
+        config = _auto(config)
     resolved = _with_defaults(config, base, scorer)
     _refuse_unread(config, base, base.readers(resolved.fill or ""))
+    select: type[Select] = ByScore
     if lookahead and config.k != 0:  # with k = 0 they are let be: a sweep over k begins there
+        select = SELECTS[resolved.select or ""]
+        _refuse_unread_select(config, select)
         _refuse_unread_score(config, scorer)
+        _check_lookahead(resolved, select)
     resolved.cache = _cache(resolved, base)
     _check_together(resolved, base)
     validate(resolved)  # the defaults of a base of one's own
-    return Decoder(resolved, base.window, base.fills[resolved.fill or ""], scorer)
+    return Decoder(resolved, base.window, base.fills[resolved.fill or ""], scorer, select)
 
 
 def _base(config: DecoderConfig, bases: Mapping[str, Base], default: Base) -> Base:
@@ -103,7 +112,8 @@ def _refuse_unknown(config: DecoderConfig, base: Base, scorer: type[Score]) -> N
     """Settings that this decoder reads under no choice."""
     plain = {*COMMON, *base.readable}
     if config.name == LOPA:
-        plain |= {"base", "fill_confidence", *LOOKAHEAD, *(name for name in scorer.reads if name not in SCORE_FIELDS)}
+        plain |= {"base", "fill_confidence", *LOOKAHEAD, *CHOOSING}
+        plain |= {name for name in scorer.reads if name not in SCORE_FIELDS}
         plain |= {f"score.{name}" for name in SCORE_FIELDS}
     elif config.fill_confidence == (config.confidence or base.readable["confidence"]):
         plain.add("fill_confidence")  # as resolved settings hold it
@@ -123,8 +133,10 @@ def _with_defaults(config: DecoderConfig, base: Base, scorer: type[Score]) -> De
     if config.name == LOPA:
         own = {name: value for name, value in scorer.reads.items() if name not in SCORE_FIELDS}
         resolved = fill_in(resolved, {**LOOKAHEAD, **own, "base": base.name})
+        resolved = fill_in(resolved, SELECTS[resolved.select or ""].reads if config.k != 0 else ByScore.reads)
         resolved = fill_in(resolved, {"fill_confidence": base.readable["confidence"]})
-        return fill_in(resolved, {name: value for name, value in base.readable.items() if name != "cache"})
+        readable = {name: value for name, value in base.readable.items() if name not in ("cache", "confidence")}
+        return fill_in(resolved, readable)
     resolved = fill_in(resolved, {name: value for name, value in base.readable.items() if name != "cache"})
     return replace(resolved, fill_confidence=resolved.confidence, k=0)
 
@@ -147,6 +159,58 @@ def _refuse_unread(config: DecoderConfig, base: Base, readers: Mapping[str, tupl
                 f"decoder.{dotted}={shown(value)} has no meaning with decoder.fill={fill}; "
                 f"allowed: decoder.fill={' or '.join(rules)}, which read it"
             )
+
+
+def _auto(config: DecoderConfig) -> DecoderConfig:
+    """k=auto stands for several settings, which may be written out (as resolved settings are) and not be others."""
+    for name, value in AUTO.items():
+        if getattr(config, name) not in (None, value):
+            raise DecoderError(
+                f"decoder.{name}={shown(getattr(config, name))} has no meaning with decoder.k=auto, which is "
+                f"decoder.{name}={shown(value)}; allowed: a number for k"
+            )
+    for name in AUTO_UNREAD:
+        if getattr(config, name) is not None:
+            raise DecoderError(
+                f"decoder.{name}={shown(getattr(config, name))} has no meaning with decoder.k=auto; "
+                "allowed: a number for k"
+            )
+    return fill_in(config, AUTO)
+
+
+def _refuse_unread_select(config: DecoderConfig, select: type[Select]) -> None:
+    """Settings that another choice among the branches would read."""
+    values = settings(config)
+    unread = {name: default for name, default in CHOOSING.items() if name not in select.reads}
+    if not select.scored:
+        unread |= {f"score.{name}": USUAL[f"score.{name}"] for name in SCORE_FIELDS}
+    for name, default in unread.items():
+        if values[name] in (None, default):
+            continue
+        of_score = name.startswith("score.")
+        readers = [way for way, one in SELECTS.items() if (one.scored if of_score else name in one.reads)]
+        raise DecoderError(
+            f"decoder.{name}={shown(values[name])} has no meaning with decoder.select={select.name}; "
+            f"allowed: decoder.select={' or '.join(readers)}, which {'read' if len(readers) > 1 else 'reads'} it"
+        )
+
+
+def _check_lookahead(config: DecoderConfig, select: type[Select]) -> None:
+    """What a choice among the branches cannot go with."""
+    if select is ByScore:
+        return
+    if config.temperature:
+        raise DecoderError(
+            f"decoder.temperature={config.temperature:g} is not supported by decoder.select={select.name}: what a row "
+            "drew confirms nothing; allowed: 0, or decoder.select=score"
+        )
+    if select.name == "exact" and config.empty_steps == "run":
+        raise DecoderError(
+            "decoder.empty_steps=run is not supported by decoder.select=exact, which spends no forward on nothing; "
+            "allowed: skip"
+        )
+    if config.confirm_best and config.confirm is None:
+        raise DecoderError("decoder.confirm_best=true has no meaning without decoder.confirm; allowed: a number for it")
 
 
 def _refuse_unread_score(config: DecoderConfig, scorer: type[Score]) -> None:
@@ -192,8 +256,6 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
             f"decoder.grid={config.grid} is not supported by {base.name}, which has no blocks to count; "
             f"allowed: {', '.join(base.window.grids)}"
         )
-    if config.k == "auto" and config.floor is not None:
-        raise DecoderError(f"decoder.floor={config.floor} has no meaning with decoder.k=auto; allowed: a number for k")
     if config.score.window is not None and config.score.bottom < 1.0:
         both = f"decoder.score.window={config.score.window} and decoder.score.bottom={config.score.bottom}"
         raise DecoderError(f"{both} exclude each other; allowed: one of them")

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from decoders.config import DecoderConfig, DecoderError
+from decoders.lookahead import ByScore, Select
 from decoders.parts.caches import CACHES, Cache
 from decoders.parts.fills import Fill
 from decoders.parts.scores import Score
@@ -71,6 +72,7 @@ class Decoder:
     window: type[Window]
     rule: type[Fill]
     scorer: type[Score]
+    select: type[Select] = ByScore
 
     @property
     def cache(self) -> type[Cache]:
@@ -79,6 +81,8 @@ class Decoder:
     def readout(self, seed: int) -> Readout:
         """What the model must report for these settings. Decodes without a temperature share one readout."""
         config = self.config
-        needed = {config.confidence, config.fill_confidence, *self.rule.measures, *self.scorer.measures}
+        needed = {config.fill_confidence, *self.rule.measures}
+        if "confidence" in self.select.reads:
+            needed |= {config.confidence, *(self.scorer.measures if self.select.scored else ())}
         measures = frozenset(name for name in needed if name in MEASURES and name != "prob")
         return Readout(measures, config.mask_logit, config.temperature, seed if config.temperature else 0)

@@ -126,6 +126,12 @@ class Branch:
         new.ended = self.ended or bool(np.isin(tokens, vocab.end_ids).any())
         return new
 
+    def stands_as(self, other: Branch) -> bool:
+        """Whether both are the same text at the same point of its decoding, so that what follows is the same."""
+        mine = (self.masks, self.activated, self.ready, self.ended, self.memory)
+        theirs = (other.masks, other.activated, other.ready, other.ended, other.memory)
+        return mine == theirs and np.array_equal(self.ids, other.ids)
+
     def verify(self) -> None:
         """Marks the leading finished blocks as ready for the cache."""
         while self.ready < len(self.masks) and self.masks[self.ready] == 0:

@@ -89,15 +89,21 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Step:
-    """One forward and what was made of it (METRICS.md, raw facts per step). Branch 0 is the anchor."""
+    """One forward and what was made of it (METRICS.md, raw facts per step). Branch 0 is the anchor.
+
+    Branch j assumes `lookahead_counts[j - 1]` positions more than the anchor or, in a draft, than the branch before it;
+    without counts one each. `fresh_probs`: the probability that the row of the one without them gives to each, None
+    where another token is its best. `bonus`, `gain`: to what each branch owes its score
+    (decoders/lookahead/rewards.py). `taken_*`: what the confirmed steps of a draft filled in this forward before the
+    winner's own fill, with the probabilities that confirmed it; `base_fills`: how many positions each step filled,
+    theirs and the winner's. What a way of lookahead does not have is None.
+    """
 
     window_start: int
     window_width: int
     branches: int
     winner: int
     scores: tuple[float, ...]
-    lookahead_positions: tuple[int, ...]  # the extra position of branch 1, 2, ...
-    lookahead_tokens: tuple[int, ...]
     positions: tuple[int, ...]  # filled in this step by the fill rule
     tokens: tuple[int, ...]
     probs: tuple[float, ...]
@@ -105,6 +111,28 @@ class Step:
     cached: int
     tokens_processed: int
     kept: tuple[int, int] | None  # positions of this forward that the winner gives to the cache
+    lookahead_positions: tuple[int, ...] = ()  # what branch 1, 2, ... assumes
+    lookahead_tokens: tuple[int, ...] = ()
+    lookahead_counts: tuple[int, ...] | None = None
+    fresh_probs: tuple[float | None, ...] | None = None
+    bonus: tuple[float | None, ...] | None = None
+    gain: tuple[float | None, ...] | None = None
+    taken_positions: tuple[int, ...] | None = None
+    taken_tokens: tuple[int, ...] | None = None
+    taken_probs: tuple[float, ...] | None = None
+    base_fills: tuple[int, ...] | None = None
+
+    @property
+    def base_steps(self) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]]:
+        """Positions, tokens and probabilities of each step that this forward took, in order."""
+        positions = (*(self.taken_positions or ()), *self.positions)
+        tokens, probs = (*(self.taken_tokens or ()), *self.tokens), (*(self.taken_probs or ()), *self.probs)
+        found, at = [], 0
+        for count in self.base_fills or (len(positions),):
+            part = slice(at, at + count)
+            found.append((positions[part], tokens[part], probs[part]))
+            at += count
+        return found
 
 
 @dataclass(frozen=True)

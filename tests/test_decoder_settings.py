@@ -83,7 +83,23 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
      "decoder.score.alpha=0.3 has no meaning with decoder.score.kind=mean; allowed: decoder.score.kind=mixed"),
     ({"k": 2, "score": ScoreConfig(kind="mixed", bottom=0.5)}, "allowed: decoder.score.kind=mean, which reads it"),
     ({"k": 2, "score": ScoreConfig(kind="next_fill", creation_weight=0.5)}, "allowed: decoder.score.kind=mean, which"),
-    ({"k": "auto", "floor": 0.3}, "decoder.floor=0.3 has no meaning with decoder.k=auto; allowed: a number for k"),
+    ({"k": "auto", "floor": 0.3}, "decoder.floor=0.3 has no meaning with decoder.k=auto"),
+    ({"k": "auto", "select": "exact"}, "decoder.select=exact has no meaning with decoder.k=auto, which is decoder"),
+    ({"k": 2, "select": "best"}, "decoder.select=best is not allowed; allowed: score, gate, confirm, exact, or null"),
+    ({"k": 2, "select": "exact", "confirm": 0.5}, "with decoder.select=exact; allowed: decoder.select=confirm, which"),
+    ({"k": 2, "confirm": 0.5}, "decoder.confirm=0.5 has no meaning with decoder.select=score; allowed: decoder.sele"),
+    ({"k": 2, "gate": 0.3}, "decoder.gate=0.3 has no meaning with decoder.select=score; allowed: decoder.select=gate"),
+    ({"k": 2, "select": "gate", "complete": "verify"}, "decoder.complete=verify has no meaning with decoder.select="),
+    ({"k": 2, "select": "exact", "floor": 0.3}, "allowed: decoder.select=score or gate, which read it"),
+    ({"k": 2, "select": "exact", "confidence": "margin"}, "decoder.confidence=margin has no meaning with decoder.sel"),
+    ({"k": 2, "select": "exact", "score": ScoreConfig(kind="mixed")}, "decoder.score.kind=mixed has no meaning with"),
+    ({"k": 2, "select": "confirm", "score": ScoreConfig(bottom=0.5)}, "allowed: decoder.select=score, which reads it"),
+    ({"k": 2, "select": "confirm", "confirm": "x"}, "decoder.confirm=x is not allowed; allowed: a finite number"),
+    ({"k": 2, "select": "confirm", "confirm_best": True}, "confirm_best=true has no meaning without decoder.confirm"),
+    ({"k": 2, "select": "confirm", "confirm_best": 1}, "decoder.confirm_best=1 is not allowed; allowed: true or false"),
+    ({"k": 2, "select": "exact", "temperature": 0.5}, "decoder.temperature=0.5 is not supported by decoder.select="),
+    ({"base": "dream", "k": 2, "select": "exact", "empty_steps": "run"}, "decoder.empty_steps=run is not supported by"),
+    ({"name": "d2f", "select": "exact"}, "decoder.select=exact has no meaning for decoder=d2f"),
 ]  # fmt: skip
 
 
@@ -126,7 +142,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_resolved_settings_resolve_to_themselves(name: str) -> None:
     """What a run recorded can be run again as it stands."""
     decoder, _, base = name.partition(":")
-    for changes in ({}, {"attention": "block_causal"}, {"k": 3}):
+    selects = [{"k": 3, "select": select} for select in ("gate", "confirm", "exact")] if decoder == "lopa" else []
+    for changes in ({}, {"attention": "block_causal"}, {"k": 3}, {"k": "auto"}, *selects):
         once = make_decoder(DecoderConfig(name=decoder, base=base or None, gen_length=48, **changes)).config  # type: ignore[arg-type]
         assert make_decoder(once).config == once
 

@@ -148,20 +148,6 @@ def test_the_floor_keeps_uncertain_candidates_out() -> None:
     assert run(model, DecoderConfig(k=3, gen_length=4, floor=0.4)).steps[1].branches == 2
 
 
-def test_k_auto_tries_at_most_six_candidates() -> None:
-    """One is forced, eight are left that are more likely right than wrong: the six best of them are tried."""
-    model = fixed([0.8, 0.78, 0.76, 0.74, 0.72, 0.7, 0.68, 0.66, 0.64])
-    steps = run(model, DecoderConfig(k="auto", gen_length=9, block_size=9)).steps
-    assert steps[1].lookahead_positions == (2, 3, 4, 5, 6, 7)
-
-
-def test_k_auto_tries_no_candidate_at_one_half_or_below() -> None:
-    model = fixed([0.8, 0.75, 0.51, 0.5, 0.4, 0.3])
-    steps = run(model, DecoderConfig(k="auto", gen_length=6, block_size=6)).steps
-    assert steps[1].lookahead_positions == (2, 3)
-    assert run(fixed([0.5] * 4), DecoderConfig(k="auto", gen_length=4)).rows == 4
-
-
 @pytest.mark.parametrize("cache", ["prefix", "dual", "exact"])
 def test_a_cache_keeps_what_the_winner_computed(cache: str) -> None:
     """Keys and values that are kept are those of the branch that goes on, not of the anchor."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from decoders import DecoderConfig, ScoreConfig, make_decoder
-from decoders.lookahead import unique
+from decoders.lookahead.score import unique
 from decoders.parts.fills import View, make_fill
 from decoders.parts.scores import Mean, Score
 from decoders.state import Branch, Layout

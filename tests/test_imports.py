@@ -28,6 +28,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "decoders.types": (),
     "decoders.parts": ("decoders.config", "decoders.state", "decoders.types"),
     "decoders.allowed": (),
+    "decoders.lookahead": ("decoders.config", "decoders.parts", "decoders.state", "decoders.types"),
     "decoders.families": ("decoders.allowed", "decoders.config", "decoders.parts", "decoders.spec"),
     "tasks.types": (),
     "tasks.sources": ("tasks.types",),

@@ -13,7 +13,17 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoders import BASES, DecoderConfig, DecoderError, Generation, ScoreConfig, decode, make_decoder
+from decoders import (
+    BASES,
+    Base,
+    DecoderConfig,
+    DecoderError,
+    Generation,
+    ScoreConfig,
+    Step,
+    decode,
+    make_decoder,
+)
 from decoders.config import SCORE_FIELDS
 from decoders.parts.scores import SCORES
 from lopa_bench.backends.local import Pending
@@ -64,15 +74,34 @@ def configs(draw: Any) -> DecoderConfig:
         chosen["first_position"] = draw(st.sampled_from(["rule", "unconditional"]))
     if not draw(st.booleans()):
         return DecoderConfig(name=base.name, **chosen)
+    if draw(st.booleans()):
+        return _drafting(draw, base, chosen)
     kind = draw(st.sampled_from(sorted(SCORES)))
     score = ScoreConfig(kind=kind, **{name: draw(SCORE_VALUES[name]) for name in SCORES[kind].reads})
     if score.window is not None:
         score.bottom = 1.0
-    k = draw(st.one_of(st.integers(0, 6), st.just("auto"), st.just(1024)))
+    k = draw(st.one_of(st.integers(0, 6), st.just(1024)))
     chosen |= {"name": "lopa", "base": base.name, "k": k, "score": score, "confidence": draw(MEASURE)}
-    chosen |= {"complete": draw(st.sampled_from(["end", "verify"]))}
-    if k != "auto":
-        chosen["floor"] = draw(st.sampled_from([None, 0.3]))
+    chosen |= {"complete": draw(st.sampled_from(["end", "verify"])), "floor": draw(st.sampled_from([None, 0.3]))}
+    return DecoderConfig(**chosen)
+
+
+def _drafting(draw: Any, base: Base, chosen: dict[str, Any]) -> DecoderConfig:
+    """Lookahead that does not go by a score."""
+    chosen |= {"name": "lopa", "base": base.name}
+    if "confidence" in (base.fills[chosen["fill"]].reads or ()):
+        chosen["fill_confidence"] = chosen.pop("confidence", None)
+    if draw(st.integers(0, 4)) == 0:
+        return DecoderConfig(k="auto", **chosen)
+    chosen |= {"k": draw(st.one_of(st.integers(0, 8), st.just(1024)))}
+    chosen["select"] = select = draw(st.sampled_from(["gate", "confirm", "exact"]))
+    if select == "gate":
+        chosen |= {"gate": draw(UNIT), "confidence": draw(MEASURE)}
+    if select == "confirm":
+        chosen["confirm"] = draw(st.one_of(st.none(), UNIT))
+        chosen["confirm_best"] = chosen["confirm"] is not None and draw(st.booleans())
+    if select == "exact" and "empty_steps" in chosen:
+        chosen["empty_steps"] = "skip"
     return DecoderConfig(**chosen)
 
 
@@ -92,13 +121,25 @@ def check(generation: Generation, config: DecoderConfig) -> None:
     if generation.finish_reason == "length":
         assert len(generation.ids) == length
     filled = [position for step in generation.steps for position in step.positions]
-    extras = [step.lookahead_positions[step.winner - 1] for step in generation.steps if step.winner]
+    extras = [position for step in generation.steps for position in before_the_fill(step)]
     assert len(set(filled + extras)) == len(filled + extras)
     last = generation.window_tokens - len(filled) - len(extras)
     assert last in (0, 1)  # the extra token of a complete branch that ended the decode
     assert generation.rows == sum(step.branches for step in generation.steps)
-    assert all(step.branches == 1 + len(step.lookahead_positions) for step in generation.steps)
+    for step in generation.steps:
+        counts = step.lookahead_counts or ()
+        assert (step.branches, sum(counts)) == (1 + len(counts), len(step.lookahead_positions))
+        assert len(step.fresh_probs or ()) == len(step.lookahead_positions)
+        if step.base_fills is not None:
+            assert sum(step.base_fills) == len(step.taken_positions or ()) + len(step.positions)
     assert all(step.tokens_processed >= step.branches for step in generation.steps)
+
+
+def before_the_fill(step: Step) -> tuple[int, ...]:
+    """What the winner took over of lookahead: its one token, or the confirmed steps of a draft."""
+    if step.taken_positions is not None:
+        return step.taken_positions
+    return (step.lookahead_positions[step.winner - 1],) if step.winner else ()
 
 
 @given(configs(), st.integers(0, 10**6), st.integers(1, 5), st.booleans())
@@ -113,15 +154,20 @@ def test_k_0_is_the_base(config: DecoderConfig, seed: int) -> None:
     if config.name != "lopa":
         config = replace(config, name="lopa", base=config.name)
     ranks = "confidence" in (make_decoder(config).rule.reads or ())
-    config = replace(config, k=0, fill_confidence=config.confidence if ranks else None)
+    confidence = (config.confidence or config.fill_confidence) if ranks else None
+    config = replace(config, k=0, fill_confidence=confidence)
     plain = replace(
         config,
         name=config.base or "",
         base=None,
         fill_confidence=None,
-        confidence=config.confidence if ranks else None,
+        confidence=confidence,
         complete=None,
         floor=None,
+        select=None,
+        gate=None,
+        confirm=None,
+        confirm_best=None,
         score=ScoreConfig(),
     )
     wrapped, alone = run(hashed(seed), config), run(hashed(seed), plain)
@@ -131,7 +177,7 @@ def test_k_0_is_the_base(config: DecoderConfig, seed: int) -> None:
 
 @given(configs(), st.integers(0, 10**6))
 def test_verifying_complete_branches_changes_no_text(config: DecoderConfig, seed: int) -> None:
-    if config.name == "lopa":
+    if config.name == "lopa" and config.select is None and config.k != "auto":
         both = [run(hashed(seed), replace(config, complete=complete)) for complete in ("end", "verify")]
         assert both[0].ids == both[1].ids
 

@@ -41,6 +41,19 @@ STEPS = (
          lookahead_tokens=(10,), positions=(), tokens=(), probs=(), masks_left=0, cached=6, tokens_processed=8),
 )  # fmt: skip
 
+# What only some ways of lookahead know: of scored branches, and of a draft of two rows, of which one was taken.
+SCORED = step(0, branches=2, lookahead_positions=(9,), lookahead_tokens=(4,), lookahead_counts=(1,),
+              fresh_probs=(0.25,), bonus=(0.5,), gain=(None,))  # fmt: skip
+DRAFTED = step(
+    0, branches=3, winner=1, scores=(), lookahead_positions=(9, 10, 11), lookahead_tokens=(4, 5, 6),
+    lookahead_counts=(2, 1), fresh_probs=(0.5, 0.75, None), taken_positions=(9, 10), taken_tokens=(4, 5),
+    taken_probs=(0.5, 0.75), positions=(12,), base_fills=(2, 1),
+)  # fmt: skip
+
+LOOKAHEAD = ("lookahead_counts", "fresh_probs", "bonus", "gain", "base_fills",
+             "taken_positions", "taken_tokens", "taken_probs")  # fmt: skip
+NO_LOOKAHEAD: dict[str, Any] = dict.fromkeys(LOOKAHEAD)
+
 
 def generation(*ids: int, reason: str = "eos") -> Generation:
     return Generation(ids, reason, 8, STEPS)
@@ -183,21 +196,34 @@ def test_every_column_of_a_step() -> None:
             "step": 0, "window_start": 3, "window_width": 8, "branches": 1, "winner": 0, "winner_score": 0.5,
             "anchor_score": 0.5, "scores": [0.5], "lookahead_positions": [], "lookahead_tokens": [],
             "positions": [3, 4], "tokens": [5, 6], "probs": [0.5, 0.75], "masks_left": 6, "cached": 0,
-            "tokens_processed": 11, "seconds": 0.5,
+            "tokens_processed": 11, "seconds": 0.5, **NO_LOOKAHEAD,
         },
         key | {
             "step": 1, "window_start": 4, "window_width": 6, "branches": 3, "winner": 2, "winner_score": 0.75,
             "anchor_score": 0.25, "scores": [0.25, 0.5, 0.75], "lookahead_positions": [5, 6],
             "lookahead_tokens": [7, 8], "positions": [5], "tokens": [7], "probs": [0.875], "masks_left": 2, "cached": 4,
-            "tokens_processed": 18, "seconds": 1.0,
+            "tokens_processed": 18, "seconds": 1.0, **NO_LOOKAHEAD,
         },
         key | {
             "step": 2, "window_start": 7, "window_width": 4, "branches": 2, "winner": 0, "winner_score": 0.625,
             "anchor_score": 0.625, "scores": [0.625, 0.125], "lookahead_positions": [9], "lookahead_tokens": [10],
             "positions": [], "tokens": [], "probs": [], "masks_left": 0, "cached": 6,
-            "tokens_processed": 8, "seconds": 0.25,
+            "tokens_processed": 8, "seconds": 0.25, **NO_LOOKAHEAD,
         },
     ]  # fmt: skip
+
+
+def test_what_a_step_knows_of_its_lookahead() -> None:
+    outcome = Outcome(Generation((5, 1), "eos", 8, (SCORED, DRAFTED)), "eos")
+    scored, drafted = (whole_row(row, "steps") for row in Rows("run-1", plan(), engine()).steps(decoded(outcome)))
+    assert {name: scored[name] for name in LOOKAHEAD} == NO_LOOKAHEAD | {
+        "lookahead_counts": [1], "fresh_probs": [0.25], "bonus": [0.5], "gain": [None],
+    }  # fmt: skip
+    assert {name: drafted[name] for name in LOOKAHEAD} == NO_LOOKAHEAD | {
+        "lookahead_counts": [2, 1], "fresh_probs": [0.5, 0.75, None], "base_fills": [2, 1],
+        "taken_positions": [9, 10], "taken_tokens": [4, 5], "taken_probs": [0.5, 0.75],
+    }  # fmt: skip
+    assert (drafted["winner_score"], drafted["anchor_score"], drafted["scores"]) == (None, None, [])
 
 
 def test_steps_of_samples_that_were_decoded_together_have_no_time_and_failed_ones_no_steps() -> None:

@@ -31,6 +31,12 @@ class Cache:
     def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
         """Plans what of the winner's forward is kept; carried out with the next request."""
 
+    def shares(self, before: Branch, after: Branch) -> bool:
+        """Whether the base, one step behind `before`, feeds `after` on the very cache on which `before` is fed, so that
+        both can be rows of one call. A policy that keeps anything has to say so for itself.
+        """
+        return True
+
     def _feed(
         self,
         branches: list[Branch],
@@ -68,9 +74,18 @@ class ExactBlocks(Cache):
         return self._feed(branches, self.cached)
 
     def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
-        ready = self.window.layout.settled(branches[0].ready - 1)
+        ready = self._ready(branches[winner])
         if ready > self.cached:
             self._plan(winner, self.cached, ready)
+
+    def shares(self, before: Branch, after: Branch) -> bool:
+        """Block-causal, a finished block's values are the same whenever they are kept. Under full attention they are
+        those of the first forward behind the block's last token, so that the texts after it see another cache.
+        """
+        return self.config.attention == "block_causal" or self._ready(before) <= self.cached
+
+    def _ready(self, branch: Branch) -> int:
+        return self.window.layout.settled(branch.ready - 1)
 
 
 class BlockRefresh(Cache):
@@ -97,6 +112,10 @@ class BlockRefresh(Cache):
             return self._feed(branches, start)
         behind = (end, self.window.layout.end)
         return self._feed(branches, start, end, suffix=behind if behind[0] < behind[1] else None)
+
+    def shares(self, before: Branch, after: Branch) -> bool:
+        """Inside a block behind its first forward: that one refreshes the cache."""
+        return self.blocks.current(before) == self.blocks.current(after) == self.block
 
     def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
         if request.start > 0 or request.suffix is not None:

@@ -19,7 +19,7 @@ from lopa_bench.errors import RecordError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 SERVER_ERRORS = ("timeout", "server_error", "unreachable", "refused", "invalid_reply", "empty")
 ERROR_REASONS = ("prompt_too_long", "non_finite", "error", *SERVER_ERRORS)  # counted, but in no ratio
@@ -53,6 +53,10 @@ winner_score float32?   anchor_score float32?   scores list<float32>
 lookahead_positions list<int32>                 lookahead_tokens list<int32>
 positions list<int32>   tokens list<int32>      probs list<float32>
 masks_left int32        cached int32            tokens_processed int64  seconds float64?
+lookahead_counts list<int32>?                   fresh_probs list<float32>?
+bonus list<float32>?    gain list<float32>?     base_fills list<int32>?
+taken_positions list<int32>?                    taken_tokens list<int32>?
+taken_probs list<float32>?
 """
 
 _RUN = """

@@ -154,8 +154,8 @@ def _step(number: int, step: Step, seconds: float | None) -> dict[str, Any]:
         "window_width": step.window_width,
         "branches": step.branches,
         "winner": step.winner,
-        "winner_score": step.scores[step.winner],
-        "anchor_score": step.scores[0],
+        "winner_score": step.scores[step.winner] if step.scores else None,
+        "anchor_score": step.scores[0] if step.scores else None,
         "scores": list(step.scores),
         "lookahead_positions": list(step.lookahead_positions),
         "lookahead_tokens": list(step.lookahead_tokens),
@@ -166,4 +166,19 @@ def _step(number: int, step: Step, seconds: float | None) -> dict[str, Any]:
         "cached": step.cached,
         "tokens_processed": step.tokens_processed,
         "seconds": seconds,
+        **{name: None if value is None else list(value) for name, value in _lookahead(step).items()},
+    }
+
+
+def _lookahead(step: Step) -> dict[str, tuple[float | None, ...] | None]:
+    """What only some ways of lookahead know."""
+    return {
+        "lookahead_counts": step.lookahead_counts,
+        "fresh_probs": step.fresh_probs,
+        "bonus": step.bonus,
+        "gain": step.gain,
+        "base_fills": step.base_fills,
+        "taken_positions": step.taken_positions,
+        "taken_tokens": step.taken_tokens,
+        "taken_probs": step.taken_probs,
     }

@@ -1,0 +1,141 @@
+"""`select=exact` is lossless: the ids and the steps of the base, whatever the base, cache, attention and k."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders import DecoderConfig, Generation, decode, make_decoder
+from lopa_bench.backends.local import Pending
+from tests.golden_cases import backend as network
+from tests.test_properties import configs
+from tests.toy import MASK, VOCAB, Logits, backend, fixed, run
+
+
+def exact_of(config: DecoderConfig, k: int) -> tuple[DecoderConfig, DecoderConfig]:
+    """Any decoder's base alone, and under exact lookahead."""
+    resolved = make_decoder(replace(config, k=0)).config
+    base = config.base if config.name == "lopa" else config.name
+    empty = "skip" if resolved.empty_steps == "run" else resolved.empty_steps
+    plain = DecoderConfig(
+        name="lopa", base=base or "d2f", k=0, fill_confidence=resolved.fill_confidence, empty_steps=empty, cache="none",
+        **{name: getattr(resolved, name) for name in KEPT},
+    )  # fmt: skip
+    return plain, replace(plain, k=k, select="exact")
+
+
+KEPT = (
+    "gen_length", "block_size", "grid", "attention", "fill", "tokens_per_step", "steps", "factor", "first_position",
+    "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit",
+)  # fmt: skip
+
+
+def base_steps(generation: Generation) -> list[Any]:
+    return [part for step in generation.steps for part in step.base_steps]
+
+
+def of_text(seed: int, nudge: float) -> Logits:
+    """Depends on position and on all filled tokens, not on how far a row reaches or is filled up: an arbitrary model
+    without a cache. With a small nudge predictions mostly stand still, and drafts come true.
+    """
+    rng = np.random.default_rng(seed)
+    by_position, by_context = (rng.normal(size=(97, VOCAB.size)) * 2 for _ in range(2))
+    weights = rng.integers(1, 1000, size=512)
+
+    def logits(ids: np.ndarray, start: int) -> np.ndarray:
+        width = ids.shape[1]
+        context = ((ids + 1) * (ids != MASK) * weights[:width]).sum(1) % 97
+        return by_position[(start + np.arange(width)) % 97][None] + nudge * by_context[context][:, None]
+
+    return logits
+
+
+@given(configs(), st.integers(1, 8), st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_ids_and_base_steps_equal_those_of_the_base(
+    config: DecoderConfig, k: int, seed: int, shifted: bool, drafts_come_true: bool
+) -> None:
+    """Every base and every fill rule of it, without a cache."""
+    plain, exact = exact_of(config, k)
+    model = of_text(seed, nudge=0.1 if drafts_come_true else 1.0)
+    alone, ahead = run(model, plain, shifted=shifted), run(model, exact, shifted=shifted)
+    assert (ahead.ids, ahead.window_tokens) == (alone.ids, alone.window_tokens)
+    assert base_steps(ahead) == base_steps(alone)
+    assert ahead.forwards <= alone.forwards
+    assert ahead.steps[-1].masks_left == alone.steps[-1].masks_left
+
+
+CACHED = [
+    *[("d2f", attention, cache) for attention in ("full", "block_causal") for cache in ("none", "exact")],
+    *[(base, "full", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "prefix", "dual")],
+    *[(base, "block_causal", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "exact")],
+    ("dream", "full", "none"),
+]
+
+
+@pytest.mark.parametrize(("base", "attention", "cache"), CACHED)
+@pytest.mark.parametrize(("name", "grid"), [("dream_a", "prompt"), ("llada_a", "absolute")])
+def test_what_the_cache_holds_is_what_it_holds_for_the_base(
+    name: str, grid: str, base: str, attention: str, cache: str
+) -> None:
+    """A real network, whose cached keys and values have seen what stood there when they were kept: packed decodes of
+    several prompts, shifted (dream_a) and not. Their steps are the base's, probabilities to the last bits of float32.
+    """
+    size: dict[str, Any] = {} if base == "dream" else {"block_size": 5, "grid": grid}
+    common: dict[str, Any] = {"base": base, "attention": attention, "cache": cache, "gen_length": 19, **size}
+    if base in ("d2f", "fast_dllm"):
+        common["tau_conf"] = 0.03  # random weights are sure of nothing
+    plain, *ahead = (DecoderConfig(k=k, select="exact" if k else None, **common) for k in (0, 1, 4))
+    prompts = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3]]
+    alone = packed(name, plain, prompts)
+    for config in ahead:
+        for one, other in zip(alone, packed(name, config, prompts)):
+            assert one.ids == other.ids
+            for mine, theirs in zip(base_steps(other), base_steps(one), strict=True):
+                assert mine[:2] == theirs[:2]
+                assert mine[2] == pytest.approx(theirs[2], abs=1e-5)
+
+
+def packed(name: str, config: DecoderConfig, prompts: list[list[int]]) -> list[Generation]:
+    local, decoder = network(name), make_decoder(config)
+    vocab = replace(VOCAB, mask_id=local.config.mask_id, size=local.config.vocab_size, end_ids=())
+    jobs = [Pending(prompt, lambda _, prompt=prompt: decode(decoder, prompt, vocab)) for prompt in prompts]
+    outcomes = dict(local.stream(jobs, len(jobs)))
+    return [outcomes[i].generation for i in range(len(jobs))]  # type: ignore[misc]
+
+
+def test_predictions_that_stand_still_are_filled_k_plus_1_steps_a_forward() -> None:
+    """One forward before there is anything to draft from; then greedy's steps by fours."""
+    config = DecoderConfig(base="greedy", k=3, select="exact", gen_length=9, block_size=3)
+    generation = run(fixed([0.9, 0.5, 0.7, 0.3, 0.8, 0.6, 0.95, 0.2, 0.4]), config)
+    assert [step.base_fills for step in generation.steps] == [(1,), (1, 1, 1, 1), (1, 1, 1, 1)]
+    assert [step.winner for step in generation.steps] == [0, 3, 3]
+    assert generation.steps[1].taken_positions == (3, 2, 5)
+    assert generation.steps[1].lookahead_positions == (3, 2, 5)
+    assert generation.steps[1].fresh_probs == pytest.approx((0.7, 0.5, 0.8))
+
+
+def test_a_wrong_draft_costs_rows_and_nothing_else() -> None:
+    """Each filled position turns all other predictions over."""
+    config = DecoderConfig(base="greedy", k=4, select="exact", gen_length=6, block_size=6)
+    plain = replace(config, k=0, select=None)
+    for seed in range(20):
+        alone, ahead = run(of_text(seed, 1.0), plain), run(of_text(seed, 1.0), config)
+        assert base_steps(ahead) == base_steps(alone)
+    assert ahead.rows > alone.rows
+
+
+def test_random_fills_draw_the_numbers_that_the_base_draws() -> None:
+    """Drafts read the random numbers ahead and take none."""
+    config = DecoderConfig(base="dream", fill="origin", k=3, select="exact", gen_length=12, steps=6, decode_tail=True)
+    for seed in range(5):
+        jobs = [decode(make_decoder(replace(config, k=k)), [0], VOCAB, seed=seed) for k in (0, 3)]
+        alone, ahead = (backend(of_text(seed, nudge=0.1)).decode(job).generation for job in jobs)
+        assert alone is not None
+        assert ahead is not None
+        assert base_steps(alone) == base_steps(ahead)
+        assert ahead.forwards < alone.forwards
