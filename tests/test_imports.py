@@ -55,7 +55,10 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "lopa_bench.settings": (
         *("decoders", "lopa_bench", "lopa_bench.errors", "lopa_bench.metrics", "tasks.registry", "tasks.types"),
     ),
-    "lopa_bench.models": ("decoders.types", "lopa_bench.errors", "tasks.types", *SETTINGS_OF_A_MODEL),
+    "lopa_bench.models": (
+        *("decoders.types", "lopa_bench.errors", "lopa_bench.system.memory", "tasks.types"),
+        *SETTINGS_OF_A_MODEL,
+    ),
     "lopa_bench.models.mini": ("lopa_bench.models", "tasks"),
     "lopa_bench.backends": (
         *("decoders", "lopa_bench.errors", "lopa_bench.models", "lopa_bench.system.signals"),

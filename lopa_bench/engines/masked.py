@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -11,7 +11,9 @@ from decoders import decode
 from decoders.types import Decode
 from lopa_bench.backends.local import LocalBackend, Pending
 from lopa_bench.engines.base import Engine, Sample
-from lopa_bench.models.loaded import check_prompts, check_room, load, open_checkpoint
+from lopa_bench.engines.room import Demand, check_memory
+from lopa_bench.models.device import dtype_name, free_memory, pick_device, pick_dtype
+from lopa_bench.models.loaded import Opened, check_prompts, check_room, count_parameters, load, open_checkpoint
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import LocalSettings
@@ -30,12 +32,29 @@ class MaskedEngine(Engine):
         prompt_ids = {index: opened.codec.encode(prompt) for index, prompt in plan.prompts.items()}
         check_room(opened, config.decoder.gen_length)
         check_prompts(opened, prompt_ids)
+        self._check_memory(plan, opened, prompt_ids)
         self.model = load(config.model, backend, config.run.batch, opened)
         self.backend = LocalBackend(self.model.network, prefix_reuse=backend.prefix_reuse)
         self.device, self.dtype = self.model.device, self.model.dtype
         self.codec = self.model.codec
         self.end_ids = self.model.vocabulary.end_ids
         super().__init__(plan, prompt_ids)
+
+    def _check_memory(self, plan: Plan, opened: Opened, prompt_ids: Mapping[int, Sequence[int]]) -> None:
+        """Raises CheckpointError if the weights and the widest call of the longest prompt do not fit on the device."""
+        config, backend = plan.config, plan.config.backend
+        assert isinstance(backend, LocalSettings)
+        device = pick_device(backend.device)
+        positions = min(config.model.max_length, opened.config.max_positions)
+        room = positions - config.decoder.gen_length  # a longer prompt is not decoded
+        prompt = max((ids for ids in prompt_ids.values() if len(ids) <= room), key=len, default=None)
+        if not prompt:
+            return
+        demand = Demand(
+            opened.config, count_parameters(opened.config), positions, self.decoder, prompt, opened.vocabulary,
+            min(config.run.batch, len(plan.units)), dtype_name(pick_dtype(config.model.dtype, device)),
+        )  # fmt: skip
+        check_memory(demand, free_memory(device), str(device))
 
     @property
     def max_length(self) -> int:

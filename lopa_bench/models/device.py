@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.errors import CheckpointError
+from lopa_bench.system.memory import available
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,15 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
 
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes of a device that can still be taken; None where it does not say."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return available() if device.type == "cpu" else None
 
 
 def set_threads(network: Any, wanted: int | None, batch: int = 1) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from decoders.types import Vocabulary
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.check import config_of
@@ -36,6 +38,12 @@ class LoadedModel:
 
     def decode(self, ids: Sequence[int]) -> str:
         return self.codec.decode(ids)
+
+
+def count_parameters(config: ModelConfig) -> int:
+    """How many numbers a network holds; none is made."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in Transformer(config).parameters())
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,14 @@ def oom_kills() -> int:
     return 0
 
 
-def _group_files() -> list[Path]:
+def group_folders() -> list[Path]:
+    """The control groups of this process, its own first."""
     try:
         group = Path("/proc/self/cgroup").read_text("utf-8", "surrogateescape").strip().rpartition(":")[2].lstrip("/")
     except OSError:
         return []
-    return [CGROUP / group / "memory.events", CGROUP / "memory.events"]
+    return [CGROUP / group, CGROUP]
+
+
+def _group_files() -> list[Path]:
+    return [folder / "memory.events" for folder in group_folders()]
