@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.stepwise import Digest, digest
 from lopa_bench.errors import RunError
 from lopa_bench.metrics import aggregate
-from lopa_bench.metrics.aggregate import Measured
+from lopa_bench.metrics.aggregate import Estimates
 from lopa_bench.metrics.comparable import Counted, Standing, key, shared, stand
 from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.finding import find_runs
@@ -30,7 +29,7 @@ Group = list[Run]  # runs that stand side by side
 SERVED = "ar_server"  # the preset of runs against a server, which has its own counts and no others
 
 
-def measure(run: Run, samples: pa.Table | None = None) -> Measured:
+def measure(run: Run, samples: pa.Table | None = None) -> Estimates:
     """The numbers of a run; of these of its samples only, if they are given."""
     seed = run.seed
     if samples is None:
@@ -49,7 +48,7 @@ class Study:
     def __init__(self, runs: Iterable[Run]) -> None:
         self.all_runs = list(runs)
         self.runs = usable(self.all_runs)
-        self._numbers: dict[Key, Measured] = {}
+        self._numbers: dict[Key, Estimates] = {}
         self._digests: dict[Key, Digest] = {}
         self._shared: dict[Key, dict[str, pa.Table | None]] = {}
         self._series: dict[Key, list[Group]] = {}
@@ -67,7 +66,7 @@ class Study:
             raise RunError(f"no finished run under {root}{seen}; python -m lopa_bench makes one")
         return study
 
-    def numbers(self, run: Run, among: Sequence[Run] = ()) -> Measured:
+    def numbers(self, run: Run, among: Sequence[Run] = ()) -> Estimates:
         """Of all its samples; of a run `among` others, of the samples that all of them decoded."""
         samples = self.shared(among)[run.id] if among else None
         name = (run.id, _ids(among) if samples is not None else None)
@@ -198,11 +197,6 @@ class Study:
 def place_of(run: Run) -> Key:
     """All that two runs must share to stand side by side, but the problems of a source."""
     return key(run.row)
-
-
-@lru_cache
-def open_study(root: Path | str) -> Study:
-    return Study.of(root)
 
 
 # Settings with which a base decoder trades quality for speed. Who is shown at the best of several of them was tuned.

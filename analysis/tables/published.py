@@ -69,10 +69,6 @@ def system_settings(setting: str) -> dict[str, float]:
     return _settings(row, k=int(row["bp_size"]) - 1) | {"gen_length": int(row["seq_len"])}
 
 
-def platform_of(setting: str) -> str:
-    return next(row["platform"] for row in rows("table6_settings") if row["setting"] == setting)
-
-
 def _settings(row: Row, k: int) -> dict[str, float]:
     return {
         "k": k,

@@ -25,7 +25,7 @@ def to_markdown(table: Table) -> str:
     heads = [f"{head.text}, {part}" if part else head.text for head in table.heads for part in head.parts or ("",)]
     words = _words(table)
     rows = [[markdown(cell) if is_word else cell for cell, is_word in zip(row, words)] for row in table.rows]
-    head, *body = ["| " + " | ".join(cells) + " |" for cells in (heads, *rows)]
+    head, *body = ["| " + " | ".join(cells) + " |" for cells in (map(markdown, heads), *rows)]
     notes = [*table.notes, *(f"[{letter}] {markdown(text)}" for letter, text in table.sources)]
     return (
         "\n".join(

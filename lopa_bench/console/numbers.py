@@ -22,7 +22,7 @@ def fixed(value: float | None, digits: int = 2, interval: Interval | None = None
     """For columns of one quantity: "8.31 [7.90, 8.72]"."""
     if value is None:
         return UNKNOWN
-    text = f"{value:{sign}.{digits}f}"
+    text = f"{value:{sign}z.{digits}f}"  # z: what rounds to zero has no minus
     return text + (f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]" if interval else "")
 
 

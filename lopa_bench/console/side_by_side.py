@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.console.numbers import UNKNOWN, count, number, over_interval, percent, plain, points, rate, times
-from lopa_bench.metrics.ratios import Ratios, ratios_to_first
+from lopa_bench.metrics.ratios import Relative, ratios_to_first
 from lopa_bench.metrics.varied import Measured, varied
 from lopa_bench.records.schema import ERROR_REASONS
 
@@ -38,7 +38,7 @@ def side_by_side(runs: Sequence[Measured]) -> Group:
     return Group(*(Padding(part, (1, 0, 0, 0)) for part in parts))
 
 
-def _table(runs: Sequence[Measured], ratios: Sequence[Ratios | None]) -> Table:
+def _table(runs: Sequence[Measured], ratios: Sequence[Relative | None]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -83,14 +83,14 @@ def _cells(
     ]
 
 
-def _ratio_cells(ratios: Ratios) -> list[str]:
+def _ratio_cells(ratios: Relative) -> list[str]:
     names = ("tpf", "tpf_row", "tps", "latency_s", "forwards", "rows")
     pairs = "" if ratios.is_whole else str(ratios.pairs)
     ratio_cells = [times(ratios.values.get(name)) for name in names]
     return ["to first", "", pairs, points(ratios.accuracy_difference), *ratio_cells]
 
 
-def _notes_of_ratios(ratios: Sequence[Ratios | None], apart: Sequence[str]) -> list[str]:
+def _notes_of_ratios(ratios: Sequence[Relative | None], apart: Sequence[str]) -> list[str]:
     found = sorted({one.pairs for one in ratios if one is not None})
     notes = [f"ratios: on the {' or '.join(map(str, found))} samples that both runs decoded"] if found else []
     notes += [f"not side by side ({why}): their ratios compare nothing, and none is shown" for why in apart]

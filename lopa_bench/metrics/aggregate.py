@@ -50,7 +50,7 @@ ONLY_MEASURED = {"processed_per_token": ("tokens_processed", "content_tokens"), 
 
 
 @dataclass(frozen=True)
-class Measured:
+class Estimates:
     """The numbers of a run. `values` by quantity; those that depend on a counting preset as "<preset>.<quantity>"."""
 
     n: int
@@ -67,7 +67,7 @@ class Measured:
         return self.values.get(f"{preset}.{quantity}" if preset else quantity, Estimate())
 
 
-def measure(samples: pa.Table, seed: int = 0, wall_s: float | None = None) -> Measured:
+def measure(samples: pa.Table, seed: int = 0, wall_s: float | None = None) -> Estimates:
     """A run's numbers under every preset that its rows can answer, from one reading and one bootstrap. `wall_s` as in
     `aggregate`.
     """
@@ -78,7 +78,7 @@ def measure(samples: pa.Table, seed: int = 0, wall_s: float | None = None) -> Me
     verdicts = decoded["correct"].to_pylist()
     judged = np.array([verdict is not None for verdict in verdicts], dtype=bool)
     values["accuracy"], _ = _accuracy(np.array(verdicts)[judged].astype(float), groups[judged], seed)
-    return Measured(samples.num_rows, samples.num_rows - decoded.num_rows, int(judged.sum()), values)
+    return Estimates(samples.num_rows, samples.num_rows - decoded.num_rows, int(judged.sum()), values)
 
 
 def aggregate(

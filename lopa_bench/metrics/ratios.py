@@ -19,7 +19,7 @@ NAMES = ("tpf", "tpf_row", "tps", "latency_s", "forwards", "rows")
 
 
 @dataclass(frozen=True)
-class Ratios:
+class Relative:
     """A run against its reference: `values` by name (None where either is unknown), and accuracy as a difference."""
 
     pairs: int  # samples that both decoded
@@ -28,12 +28,12 @@ class Ratios:
     is_whole: bool = True  # no sample of either run is left out
 
 
-def ratios_to_first(runs: Sequence[Measured]) -> tuple[list[Ratios | None], list[str]]:
+def ratios_to_first(runs: Sequence[Measured]) -> tuple[list[Relative | None], list[str]]:
     """For each run its ratios to the first run above that it stands beside, None if there is none; and what sets apart
     those that stand beside none.
     """
     tables = [samples_of(run, COLUMNS) if len(runs) > 1 and _is_on_disk(run) else None for run, _ in runs]
-    found: list[Ratios | None] = []
+    found: list[Relative | None] = []
     apart: dict[str, None] = {}
     firsts: list[int] = []  # of each kind of run
     for index, run in enumerate(runs):
@@ -53,7 +53,7 @@ def ratios_to_first(runs: Sequence[Measured]) -> tuple[list[Ratios | None], list
 
 def _ratios(
     first: Measured, first_samples: pa.Table | None, run: Measured, samples: pa.Table | None
-) -> tuple[Ratios | None, str]:
+) -> tuple[Relative | None, str]:
     rules = first[1].get("preset", "effective"), run[1].get("preset", "effective")
     if first_samples is None or samples is None:
         return _by_rows(first, run, *rules)
@@ -65,7 +65,7 @@ def _ratios(
     return _divided(reference, numbers, standing.pairs, is_whole), ""
 
 
-def _by_rows(first: Measured, run: Measured, rule: str, other: str) -> tuple[Ratios | None, str]:
+def _by_rows(first: Measured, run: Measured, rule: str, other: str) -> tuple[Relative | None, str]:
     """Without the samples of both: only for runs whose rows say that they have the same ones."""
     same = key(first[0], rule) == key(run[0], other) and first[0].get("limit") == run[0].get("limit")
     if not same or first[1]["n"] != run[1]["n"]:
@@ -87,10 +87,10 @@ def _over_shared(first: Measured, run: Measured) -> tuple[Mapping[str, Any], Map
     return a, b
 
 
-def _divided(reference: Mapping[str, Any], numbers: Mapping[str, Any], pairs: int, is_whole: bool = True) -> Ratios:
+def _divided(reference: Mapping[str, Any], numbers: Mapping[str, Any], pairs: int, is_whole: bool = True) -> Relative:
     own, other = numbers.get("accuracy"), reference.get("accuracy")
     difference = None if own is None or other is None else own - other
-    return Ratios(
+    return Relative(
         pairs, difference, {name: quotient(numbers.get(name), reference.get(name)) for name in NAMES}, is_whole
     )
 
