@@ -178,7 +178,7 @@ def _write_part(folder: Path, index: np.ndarray, steps: int) -> None:
     row = step()
     table = {name: [row.get(name)] * m for name in COLUMNS["steps"]}
     table |= {
-        "run_id": [prototype["run_id"]] * m, "problem_id": np.repeat(columns["problem_id"], steps),
+        "run_id": ["big"] * m, "problem_id": np.repeat(columns["problem_id"], steps),
         "sample_index": np.zeros(m, int),
         "step": np.tile(np.arange(steps), n), "branches": np.full(m, 9), "winner": winner,
         "winner_score": scores.reshape(m, 9).max(axis=1), "scores": pa.ListArray.from_arrays(nine, scores),

@@ -36,7 +36,8 @@ def find_runs(root: Path | str) -> list[Run]:
         try:
             runs.append(open_run(folder))
         except RunError as error:
-            log.warning("%s", error)
+            if not isinstance(error.__cause__, FileNotFoundError):  # which reading it has named in a warning
+                log.warning("%s", error)
     return sorted(runs, key=lambda run: (run.created, run.id))
 
 

@@ -168,7 +168,7 @@ def open_run(folder: Path) -> Run:
     try:
         row = read_run(folder).to_pylist()[0]
     except FileNotFoundError as error:
-        raise RunError(str(error)) from None
+        raise RunError(str(error)) from error
     return Run((folder,), row | {column: _parsed(folder, row, column) for column in OBJECTS})
 
 
