@@ -16,7 +16,7 @@ from torch import Tensor
 
 from decoders import Generation, Readout, Request
 from decoders.types import Decode, Keep
-from lopa_bench.backends.local import Job, LocalBackend
+from lopa_bench.backends.local import LocalBackend, Pending
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.layouts import LAYOUTS, read_config
 from lopa_bench.models.checkpoint.loader import load_model
@@ -104,7 +104,7 @@ class Calls:
     def request(self, ids: np.ndarray, start: int = 0, **more: Any) -> Request:
         return Request(ids, np.array([ids.shape[1]]), start, Readout(), **more)
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[Pending]:
         for calls in self.calls:
 
             def decode(_: int, calls: list[Request] = calls) -> Decode:
@@ -112,7 +112,7 @@ class Calls:
                     yield call
                 return Generation((), "length", 0, ())
 
-            yield Job((), decode)
+            yield Pending((), decode)
 
     def expected(self, batch: int, shifted: bool) -> list[Tensor]:
         """The logits that each call of the network reads: those at the masks, or one before in a shifted model."""
