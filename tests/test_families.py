@@ -193,6 +193,14 @@ def test_the_network_equals_transformers_own(family: str, tmp_path: Path) -> Non
     torch.testing.assert_close(ours.logits(ours.hidden(ids, causal)), theirs(ids).logits, **EXACT)
 
 
+@torch.inference_mode()
+def test_scaled_logits_are_divided_by_the_root_of_the_width(tmp_path: Path) -> None:
+    folder = shutil.copytree(MODELS / "llada_a", tmp_path / "model")
+    plain, scaled = load(folder), load(change(folder, scale_logits=True))
+    hidden = plain.hidden(torch.arange(20)[None])
+    torch.testing.assert_close(scaled.logits(hidden) * 8, plain.logits(hidden), rtol=1e-6, atol=0)
+
+
 def change(folder: Path, **changes: Any) -> Path:
     path = folder / "config.json"
     values = json.loads(path.read_text()) | changes

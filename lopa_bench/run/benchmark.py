@@ -3,7 +3,8 @@
 The same decodes are timed whole, and as nothing but their model calls (network and head on recorded inputs), in turn
 and in one process, so that the ratio holds on a noisy machine. Then: samples per second, one by one and packed, with
 the CPU threads that a run takes by default. With `--ar`: autoregressive decoding of the embedded twin, its bare model
-calls, and what `transformers` itself takes for the same texts.
+calls, and what `transformers` itself takes for the same texts. With `--experts N`: one layer of a mixture of N experts
+beside the products of its experts, and beside a dense network of the width that a token passes.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import torch
 from decoders import Decoder, DecoderConfig, Request, decode, make_decoder
 from decoders.types import Decode
 from lopa_bench.backends.local import LocalBackend, Pending, Session
+from lopa_bench.models.config import Experts
 from lopa_bench.models.device import set_threads
 from lopa_bench.models.loaded import load
+from lopa_bench.models.network.feed_forward import MLP, MixtureOfExperts
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.model import ModelSettings
 from tasks.registry import make_task
@@ -147,7 +150,46 @@ def autoregressive(samples: int, repeats: int, threads: int | None) -> dict[str,
     }
 
 
-def _seconds(action: Callable[[], None]) -> float:
+@torch.inference_mode()
+def mixture(count: int, repeats: int, threads: int | None) -> dict[str, float]:
+    """Median seconds of a layer of `count` experts at 288 tokens, 8 experts a token; of the bare products of each
+    expert with the tokens that it gets, one by one; and of those of a dense network as wide as 8 experts. In turn.
+    """
+    tokens, width, size = 288, 1024, 512
+    if threads is not None:
+        torch.set_num_threads(threads)
+    settings = Experts(count, 8, size, (True,), "sigmoid", normalised=True, scale=2.5, bias="choice")
+    layer = MixtureOfExperts(width, settings)
+    for weight in layer.parameters():
+        torch.nn.init.normal_(weight, std=0.02)
+    x_TD, dense = torch.randn(tokens, width), MLP(width, 8 * size)
+    expert_TK = layer.router(x_TD)[1]
+    fed = [x_TD[(expert_TK == number).any(1)] for number in range(count)]
+    inner = [torch.randn(len(rows), size) for rows in fed]
+
+    def products() -> None:
+        for number in range(count):
+            torch.mm(fed[number], layer.experts.gate_up_proj[number].t())
+            torch.mm(inner[number], layer.experts.down_proj[number].t())
+
+    def wide() -> None:
+        torch.mm(x_TD, dense.gate_up_proj.weight.t())
+        torch.mm(x_TD.repeat(1, 8 * size // width), dense.down_proj.weight.t())
+
+    calls: list[Callable[[], object]] = [lambda: layer(x_TD), products, wide]
+    for call in calls:
+        call()
+    rounds = [[_seconds(call) for call in calls] for _ in range(repeats)]
+    return {
+        "layer_s": statistics.median(times[0] for times in rounds),
+        "products_s": statistics.median(times[1] for times in rounds),
+        "dense_s": statistics.median(times[2] for times in rounds),
+        "ratio": statistics.median(times[0] / times[1] for times in rounds),
+        "dense_ratio": statistics.median(times[0] / times[2] for times in rounds),
+    }
+
+
+def _seconds(action: Callable[[], object]) -> float:
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
@@ -162,7 +204,13 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--ar", action="store_true", help="the autoregressive twin instead")
+    parser.add_argument("--experts", type=int, default=None, help="a layer of so many experts instead (8 at least)")
     args = parser.parse_args()
+    if args.experts is not None:
+        if args.experts < 8:
+            parser.error(f"--experts {args.experts} is not allowed; allowed: 8 or more, of which a token takes 8")
+        _print(f"{args.experts} experts", mixture(args.experts, args.repeats, args.threads))
+        return
     if args.ar:
         _print("ar", autoregressive(args.samples, args.repeats, args.threads))
         return
