@@ -25,7 +25,8 @@ WORDS: Mapping[Any, str] = {
     dict: "a mapping",
     list: "a list",
 }
-KINDS: Mapping[Any, type] = {int: Integral, float: Real, dict: Mapping}  # what stands for a type beside itself
+# What stands for a type beside itself.
+KINDS: Mapping[Any, Any] = {int: Integral, float: Real, dict: Mapping, list: (list, tuple)}
 
 
 def choice(default: str | None, *words: str, numbered: bool = False) -> Any:
@@ -79,7 +80,7 @@ class Setting:
             return self.is_optional
         if "choices" in self.declared:
             word = re.sub(r":\d+$", "", str(value)) if self.declared.get("numbered") else value
-            return word in self.declared["choices"]
+            return isinstance(value, str) and word in self.declared["choices"]
         if "range" in self.declared:
             word = self.declared.get("word")
             return (word is not None and isinstance(value, str) and value == word) or self._is_in_range(value)
@@ -100,7 +101,7 @@ def _is_a(value: Any, kind: Any) -> bool:
         return True
     if isinstance(value, bool) or not isinstance(value, KINDS.get(plain, plain)):
         return plain is bool and isinstance(value, bool)
-    return plain is not float or math.isfinite(value)
+    return plain is not float or -math.inf < value < math.inf
 
 
 @lru_cache

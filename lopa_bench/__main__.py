@@ -34,7 +34,7 @@ def main() -> None:
     code = 0
     try:
         if group := asked_group(sys.argv[1:]):
-            print(group_overview(group, sys.argv[1:]))
+            print("\n".join(map(plain, group_overview(group, sys.argv[1:]).split("\n"))))
         else:
             check(sys.argv[1:])
             entry.main()

@@ -169,7 +169,7 @@ def test_help_of_a_group_says_what_each_choice_is_and_what_each_setting_takes(
 ) -> None:
     assert asked_group(["--help", "decoder"]) == asked_group(["decoder", "-h"]) == "decoder"
     assert asked_group(["--help"]) is asked_group(["--help", "decoder=d2f"]) is asked_group(["decoder"]) is None
-    assert asked_group(["--config-dir", "mine", "--help", "task"]) == "task"
+    assert asked_group(["--config-dir", "mine", "--help", "task"]) == asked_group(["--help=task"]) == "task"
     text = group_overview("decoder", [])
     assert "\nd2f        D2F (arXiv 2508.09192): a pipeline of blocks with an exact block cache.\n" in text
     assert re.search(r"\ndecoder\.k +an integer from 0 to 1024, or auto\n", text)
@@ -179,6 +179,7 @@ def test_help_of_a_group_says_what_each_choice_is_and_what_each_setting_takes(
     assert re.search("\nsums +Sums of two numbers.\n", group_overview("task", ["--config-dir", str(tmp_path)]))
     with pytest.raises(ConfigError, match=r"--help taks: there is no such group; allowed: .*; did you mean task\?"):
         group_overview("taks", [])
+    assert group_overview("decoder.k", []) == "decoder.k  an integer from 0 to 1024, or auto"
 
 
 def test_a_wrong_setting_is_one_message_before_anything_is_loaded(warm: Warm, settings: list[str]) -> None:

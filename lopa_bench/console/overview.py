@@ -22,11 +22,11 @@ GLUE = "\N{NO-BREAK SPACE}"  # no line ends here
 
 
 def asked_group(arguments: Sequence[str]) -> str | None:
-    """GROUP of `--help GROUP`; None for anything else."""
+    """GROUP of `--help GROUP` or `--help=GROUP`; None for anything else."""
     folders = [str(folder) for folder in config_folders(arguments)]
-    words = [word for word in arguments if word[:1] != "-" and "=" not in word and word not in folders]
-    is_plain = not any("=" in word and word[:1] != "-" for word in arguments)
-    return words[0] if len(words) == 1 and is_plain and any(word in HELP for word in arguments) else None
+    parts = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--help=") else [word])]
+    words = [part for part in parts if part[:1] != "-" and part not in folders]
+    return words[0] if len(words) == 1 and "=" not in words[0] and any(part in HELP for part in parts) else None
 
 
 def choices_overview(arguments: Sequence[str]) -> str:
@@ -48,17 +48,15 @@ def settings_overview() -> str:
 
 
 def group_overview(group: str, arguments: Sequence[str]) -> str:
-    """Every choice of a group, or of a folder of one, with its first comment; and what the group's settings take.
-
-    Raises ConfigError for a group that there is not.
+    """Every choice of a group, or of a folder of one, with its first comment; and what the group's settings take, or
+    what the one setting takes that is named instead. Raises ConfigError for what is neither.
     """
     folders = config_folders(arguments)
     found = groups(*folders)
     names = sorted({*found, *(key.partition(".")[0] for key in known() if "." in key)})
-    if group not in names:
-        raise ConfigError(
-            f"--help {group}: there is no such group; allowed: {', '.join(names)}{meant(nearest(group, names))}"
-        )
+    if group not in names and group not in known():
+        near = meant(nearest(group, [*names, *known()]))
+        raise ConfigError(f"--help {group}: there is no such group; allowed: {', '.join(names)}, or a setting{near}")
     choices = found.get(group, [])
     top, _, folder = (group, "", "") if group == LAUNCHER else group.partition("/")
     wide = max(map(len, choices), default=0)
@@ -66,7 +64,7 @@ def group_overview(group: str, arguments: Sequence[str]) -> str:
     lines = [f"{choice:{wide}}  {_first_comment(group, choice, roots)}".rstrip() for choice in choices]
     if lines:
         lines.insert(0, f"{_word(top)}={folder + '/' if folder else ''}CHOICE with CHOICE one of")
-    settings = [key for key in known() if key.startswith(f"{group}.")]
+    settings = [key for key in known() if key.startswith(f"{group}.") or (key == group and key not in names)]
     wide = max(map(len, settings), default=0)
     return "\n".join([*lines, *(f"{key:{wide}}  {takes(key)}" for key in settings)])
 

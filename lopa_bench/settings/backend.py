@@ -88,9 +88,9 @@ class ServerSettings(BackendSettings):
     slo_ttft_s: float | None = number(None, 0, above=True)
 
     def check(self) -> None:
-        super().check()
-        if self.api not in APIS[self.name]:
+        if self.api not in APIS.get(self.name, (self.api,)):
             raise BackendError(refused("backend.api", self.api, ", ".join(APIS[self.name])))
+        super().check()
         self._check_start()
         if self.flush_cache and (self.name != "sglang" or self.concurrency > 1):
             raise BackendError(
