@@ -13,7 +13,7 @@ import pytest
 from lopa_bench.console.listing import command, slowest, worst
 from lopa_bench.console.overview import asked_group, choices_overview, group_overview
 from lopa_bench.errors import ConfigError, RunError
-from lopa_bench.records.finding import find
+from lopa_bench.records.finding import find_run
 from lopa_bench.records.locks import Lock
 from lopa_bench.records.schema import to_table
 from lopa_bench.records.writing import RunStore
@@ -119,9 +119,9 @@ def test_a_name_that_no_run_or_several_have_lists_what_there_is(
 ) -> None:
     for name in ("x-1", "x-2"):
         write(tmp_path, name, [])
-    assert find("x-1", tmp_path) == tmp_path / "runs" / "x-1"
+    assert find_run("x-1", tmp_path).folder == tmp_path / "runs" / "x-1"
     with pytest.raises(RunError, match=r"found:\n  x-1\n  x-2"):
-        find("x", tmp_path)
+        find_run("x", tmp_path)
     assert command(["show", "y", "--out", str(tmp_path)]) == 2
     assert command(["ls", str(tmp_path / "nothing")]) == 2
     assert "no runs in" in capsys.readouterr().err

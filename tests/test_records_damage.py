@@ -52,6 +52,14 @@ def inverted(path: Path, begin: float, length: int = 200) -> None:
     path.write_bytes(content)
 
 
+def with_a_byte_of_a_page_changed(path: Path) -> None:
+    """The last one of the first column; bytes of a page's statistics mean nothing to a reader."""
+    column = pq.read_metadata(path).row_group(0).column(0)
+    content = bytearray(path.read_bytes())
+    content[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1] ^= 255
+    path.write_bytes(content)
+
+
 def becomes_a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -84,7 +92,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "the middle": lambda path: inverted(path, 0.5),
     "the middle of the first columns": lambda path: inverted(path, 0.1, 20),
     "the footer": lambda path: inverted(path, -600, 200),
-    "one byte": lambda path: inverted(path, 0.4, 1),
+    "one byte": with_a_byte_of_a_page_changed,
     "truncated": lambda path: path.write_bytes(path.read_bytes()[:-100]),
     "cut in half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "no bytes": lambda path: path.write_bytes(b""),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lopa_bench.errors import RunError
-from lopa_bench.records.finding import find, find_run, find_runs
+from lopa_bench.records.finding import find_run, find_runs
 from lopa_bench.records.joining import gathered
 from lopa_bench.records.runs import open_run
 from lopa_bench.records.writing import RunStore
@@ -49,14 +49,14 @@ def test_a_run_is_named_by_its_id_its_beginning_or_any_part_that_only_one_has(
     with pytest.raises(
         RunError, match=r"names no single run .* allowed: the folder of a run, its id, or a part"
     ) as said:
-        find(name, tmp_path)
+        find_run(name, tmp_path)
     assert str(said.value).partition("found:")[2].split() == (found.split() or ["none"])
 
 
 def test_two_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     both = [stored(tmp_path / "r"), stored(tmp_path / "runs" / "r")]
     with pytest.raises(RunError, match=f"{both[0]}\n  {both[1]}"):
-        find("r", tmp_path)
+        find_run("r", tmp_path)
     assert [find_run(str(folder), "elsewhere").folder for folder in both] == both
 
 

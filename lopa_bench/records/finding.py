@@ -45,13 +45,8 @@ def find_run(name: str, root: Path | str = "outputs") -> Run:
     """The run that a person means: by its folder, its id, or what its id alone of all below `root` begins with, or
     else has in it. Raises RunError.
     """
-    return open_run(find(name, root))
-
-
-def find(name: str, root: Path | str = "outputs") -> Path:
-    """The folder of that run. Raises RunError."""
     if os.path.exists(os.path.join(name, "run.parquet")):
-        return Path(name)
+        return open_run(Path(name))
     among = [folder for folder in folders(root) if name in folder.name]
     ways = ([one for one in among if one.name == name], [one for one in among if one.name.startswith(name)], among)
     best = next(filter(None, ways), [])
@@ -62,7 +57,7 @@ def find(name: str, root: Path | str = "outputs") -> Path:
             f"{name!r} names no single run in {root}; allowed: the folder of a run, its id, or a part of the id that "
             f"no other run has; found:{found}"
         )
-    return best[0]
+    return open_run(best[0])
 
 
 def with_key(runs: Path, key: str) -> list[tuple[Path, dict[str, Any] | None]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from lopa_bench.system.storage import opened, written
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Key = tuple[str, int]  # problem_id, sample_index
+KEY = ["problem_id", "sample_index"]
 BROKEN = ".broken"
 
 log = logging.getLogger(__name__)
@@ -108,6 +110,10 @@ def _in_schema(table: pa.Table, wanted: pa.Schema) -> pa.Table:
             raise Broken(f"its column {field.name} has {sorted(odd)[0]!r}")
         columns.append(column)
     return pa.table(columns, schema=wanted)
+
+
+def keys_of(table: pa.Table) -> list[Key]:
+    return list(zip(table["problem_id"].to_pylist(), table["sample_index"].to_pylist(), strict=True))
 
 
 def run_table(path: Path) -> pa.Table:
@@ -214,7 +220,7 @@ def shortfall(folder: Path, row: Mapping[str, Any], steps: bool = True) -> str |
 
 
 def _shortfall(folder: Path, row: Mapping[str, Any], steps: bool) -> str | None:
-    samples: dict[Path, set[tuple[str, int]]] = {}
+    samples: dict[Path, set[Key]] = {}
     broken = []
     run_id = own_id(folder, row["run_id"])
     for part in parts(folder, "samples"):
@@ -222,7 +228,7 @@ def _shortfall(folder: Path, row: Mapping[str, Any], steps: bool) -> str | None:
         if reason:
             broken.append(f"{part.name}: {reason}")
         else:
-            samples[part] = set(_keys(tables(part, "samples", ("problem_id", "sample_index"))))
+            samples[part] = {key for group in tables(part, "samples", KEY) for key in keys_of(group)}
     n = len(set().union(*samples.values()))
     if n != row["n"]:
         return "; ".join([f"{n} of {row['n']} samples can be read", *broken])
@@ -263,35 +269,28 @@ def left_out(folder: Path, row: Mapping[str, Any], steps: bool = True) -> bool:
     return reason is not None
 
 
-def _keys(groups: Iterable[pa.Table]) -> Iterator[tuple[str, int]]:
-    for group in groups:
-        yield from zip(group["problem_id"].to_pylist(), group["sample_index"].to_pylist(), strict=True)
-
-
 def without_steps(folder: Path) -> set[tuple[str, str, int]]:
     """Rows of samples that have not as many steps as forwards, by part, problem and sample index.
 
     Rows without rounds, as those of a server, have no steps.
     """
-    found = set()
+    found: set[tuple[str, str, int]] = set()
     for part in parts(folder, "samples"):
         steps = _counts(folder / "steps" / part.name)
-        for group in tables(part, "samples", ("problem_id", "sample_index", "rounds", "forwards")):
-            for problem, index, rounds, forwards in zip(*(column.to_pylist() for column in group.columns), strict=True):
-                if rounds is not None and steps.get((problem, index), 0) != forwards:
-                    found.add((part.name, problem, index))
+        for group in tables(part, "samples", [*KEY, "rounds", "forwards"]):
+            columns = keys_of(group), group["rounds"].to_pylist(), group["forwards"].to_pylist()
+            found |= {
+                (part.name, *key)
+                for key, rounds, forwards in zip(*columns, strict=True)
+                if rounds is not None and steps[key] != forwards
+            }
     return found
 
 
-def _counts(path: Path) -> dict[tuple[str, int], int]:
+def _counts(path: Path) -> Counter[Key]:
     """Steps of each sample in a part, none if there is no such part."""
-    counts: dict[tuple[str, int], int] = {}
-    if path.exists():
-        for group in tables(path, "steps", ("problem_id", "sample_index")):
-            table = group.group_by(["problem_id", "sample_index"]).aggregate([([], "count_all")])
-            for problem, index, n in zip(
-                table["problem_id"].to_pylist(), table["sample_index"].to_pylist(), table["count_all"].to_pylist(),
-                strict=True,
-            ):  # fmt: skip
-                counts[problem, index] = counts.get((problem, index), 0) + n
+    counts: Counter[Key] = Counter()
+    for group in tables(path, "steps", KEY) if path.exists() else ():
+        table = group.group_by(KEY).aggregate([([], "count_all")])
+        counts.update(dict(zip(keys_of(table), table["count_all"].to_pylist(), strict=True)))
     return counts

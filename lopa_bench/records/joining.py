@@ -53,10 +53,10 @@ def usable(runs: Iterable[Run]) -> list[Run]:
     ones are named in a warning each time.
     """
     good = []
-    for run in runs:
-        if run.finished and run.damage:
+    for run in (run for run in runs if run.status == "finished"):
+        if run.damage:
             log.warning("%s is left out: %s", run.folder, run.damage)
-        elif run.finished:
+        else:
             good.append(run)
     whole = [cut.parts for cut in gathered(good, lambda run: run.row) if cut.is_whole]
     found = [parts[0] if len(parts) == 1 else _union(parts) for parts in whole]

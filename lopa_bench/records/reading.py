@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lopa_bench.errors import StorageError
-from lopa_bench.records.integrity import Broken, parts, run_table, tables
+from lopa_bench.records.integrity import KEY, Broken, Key, keys_of, parts, run_table, tables
 from lopa_bench.records.schema import layout
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Key = tuple[str, int]  # problem_id, sample_index
-KEY = ["problem_id", "sample_index"]
 ORDER = ["problem_index", "sample_index"]
 ATTEMPTS = 3
 
@@ -97,10 +95,6 @@ def iter_steps(folder: Path | str, columns: Sequence[str] | None = None) -> Iter
     return _iter_rows(Path(folder), "steps", columns)
 
 
-def keys_of(table: pa.Table) -> list[Key]:
-    return list(zip(table["problem_id"].to_pylist(), table["sample_index"].to_pylist(), strict=True))
-
-
 def newest_parts(folder: Path) -> dict[Key, str]:
     """For each sample the name of the part whose row counts. Parts that cannot be read are named in a warning."""
     newest: dict[Key, str] = {}
@@ -142,11 +136,7 @@ def _readable(path: Path, table: str, columns: Sequence[str] | None) -> Iterator
             raise
         log.warning("%s is missing: its rows are left out", path)
     except Broken as error:
-        _warn(path, error)
-
-
-def _warn(path: Path, error: Broken) -> None:
-    log.warning("%s cannot be read (%s): its rows are left out", path, error)
+        log.warning("%s cannot be read (%s): its rows are left out", path, error)
 
 
 def _retried(read: Callable[[], list[pa.Table]]) -> list[pa.Table]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lopa_bench.errors import RunError
-from lopa_bench.records.integrity import shortfall
-from lopa_bench.records.reading import Key, keys_of, read_run, read_samples, read_steps
+from lopa_bench.records.integrity import Key, keys_of, shortfall
+from lopa_bench.records.reading import read_run, read_samples, read_steps
 from lopa_bench.records.schema import COLUMNS, ERROR_REASONS
 
 if TYPE_CHECKING:
@@ -72,10 +72,6 @@ class Run:
     def folder(self) -> Path:
         """Of a union of shards the first."""
         return self.folders[0]
-
-    @property
-    def finished(self) -> bool:
-        return self.status == "finished"
 
     @property
     def base(self) -> str:

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.records.integrity import damage, parts, tables
-from lopa_bench.records.reading import iter_samples, iter_steps, keys_of, newest_parts
+from lopa_bench.records.integrity import damage, keys_of, parts, tables
+from lopa_bench.records.reading import iter_samples, iter_steps, newest_parts
 from lopa_bench.records.schema import NOT_SCORED, schema, to_table
 from lopa_bench.system.signals import held_back
 from lopa_bench.system.storage import whole_file, written
@@ -29,7 +29,7 @@ from lopa_bench.system.storage import whole_file, written
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lopa_bench.records.reading import Key
+    from lopa_bench.records.integrity import Key
 
 FLUSH_SAMPLES = 16
 FLUSH_SECONDS = 30.0

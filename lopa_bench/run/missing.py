@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lopa_bench.plan.units import Unit
-from lopa_bench.records.integrity import without_steps
-from lopa_bench.records.reading import keys_of, newest_parts, read_samples
+from lopa_bench.records.integrity import keys_of, without_steps
+from lopa_bench.records.reading import newest_parts, read_samples
 from lopa_bench.records.schema import ERROR_REASONS
 
 if TYPE_CHECKING:
