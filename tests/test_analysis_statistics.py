@@ -89,7 +89,7 @@ def test_runs_on_different_problems_are_not_compared(tmp_path: Path, capsys: pyt
     assert main(["compare", "a", "b", "--outputs", str(tmp_path)]) == 2
     assert "not the same problems" in capsys.readouterr().err
     assert main(["compare", "a", "c", "--outputs", str(tmp_path)]) == 2
-    assert "found:\n  none" in capsys.readouterr().err
+    assert "found: none" in capsys.readouterr().err
 
 
 def test_p_values_are_adjusted_for_the_number_of_comparisons() -> None:
