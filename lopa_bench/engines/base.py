@@ -69,8 +69,8 @@ class Engine(ABC):
         """The samples of units whose prompts fit, as they finish; with `wall_s` if decoding goes on meanwhile."""
 
     def facts(self) -> Mapping[str, Any]:
-        """What the records should say of the place beside this machine."""
-        return {}
+        """What the records should say of the place beside this machine: the ids that end a text, whoever named them."""
+        return {"end_ids": list(self.end_ids)} if self.end_ids else {}
 
     def samples(self, units: Sequence[Unit]) -> Iterator[Sample]:
         """All samples, those with a prompt that does not fit first; each says how long it took since the one before."""
