@@ -30,6 +30,11 @@ def check_model(model: ModelSettings) -> ModelConfig | None:
 def config_of(model: ModelSettings, folder: Path) -> ModelConfig:
     """Sizes and special ids of a checkpoint of the configured layout. Raises CheckpointError."""
     layout, config = read_config(folder)
+    if layout.must_be_asked_for and model.layout is None:
+        raise CheckpointError(
+            f"{folder} has the {layout.name} layout, which autoregressive models have too; allowed: "
+            f"model.layout={layout.name} for a diffusion model, model.layout=causal for an autoregressive one"
+        )
     if model.layout and layout.name != model.layout:
         raise CheckpointError(f"{folder} has the {layout.name} layout, model.layout={model.layout} was asked for")
     return config

@@ -5,7 +5,7 @@ Finding them, and reading what they hold, loads no torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,15 @@ def read_headers(files: Sequence[Path]) -> dict[str, Header]:
                 found = f"{headers[name].file.name} has it" if name in headers else "no part has it"
                 raise CheckpointError(f"{index} says that {name} is in {part}, and {found}; allowed: where it is")
     return headers
+
+
+def tensor_names(folder: Path) -> Collection[str]:
+    """The names of the weights of a folder as far as they can be told without the parts of an index; none if there are
+    no weights. Raises CheckpointError for a damaged file.
+    """
+    if (folder / SINGLE).exists():
+        return _headers_of(folder / SINGLE)
+    return _weight_map(folder / INDEX) if (folder / INDEX).exists() else ()
 
 
 def _headers_of(path: Path) -> dict[str, Header]:

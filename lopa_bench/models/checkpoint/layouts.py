@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lopa_bench.models.checkpoint.families.dense import (
 from lopa_bench.models.checkpoint.families.layout import Layout
 from lopa_bench.models.checkpoint.families.mixtures import LLADA2, LLADA_MOE, SDAR_MOE
 from lopa_bench.models.checkpoint.families.reading import model_config
+from lopa_bench.models.checkpoint.files import tensor_names
 from lopa_bench.models.checkpoint.keys import Keys, read_json
 from lopa_bench.models.config import ModelConfig
 
@@ -37,12 +39,15 @@ LAYOUTS: Mapping[str, Layout] = {
 }
 
 
-def layout_for(raw: Mapping[str, Any], where: str) -> Layout:
-    """The layout of a config.json, by its model_type and, within one, by its keys. Raises CheckpointError."""
+def layout_for(raw: Mapping[str, Any], folder: Path) -> Layout:
+    """The layout of a folder with this config.json: by its model_type and, within one, by its keys or the names of its
+    weights. Raises CheckpointError.
+    """
     for layout in LAYOUTS.values():
-        if layout.takes(raw):
+        if layout.takes(raw, partial(tensor_names, folder)):
             return layout
     known = ", ".join(dict.fromkeys(name for layout in LAYOUTS.values() for name in layout.model_types))
+    where = folder / "config.json"
     raise CheckpointError(f"{where}: model_type {raw.get('model_type')!r} is not supported; supported: {known}")
 
 
@@ -54,7 +59,7 @@ def read_config(folder: Path) -> tuple[Layout, ModelConfig]:
     """
     where = str(folder / "config.json")
     raw = read_json(folder / "config.json")
-    layout = layout_for(raw, where)
+    layout = layout_for(raw, folder)
     mask_id = None if raw.get("mask_token_id") is not None else _mask_of_tokenizer(folder)
     config = model_config(layout, raw, where, mask_id)
     if not (folder / "generation_config.json").exists():

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lopa_bench.models.checkpoint.families.layout import Layout
+from lopa_bench.models.checkpoint.families.layout import Layout, Mark
 from lopa_bench.models.checkpoint.families.names import LLADA as LLADA_NAMES
 from lopa_bench.models.checkpoint.families.names import QWEN
 from lopa_bench.models.checkpoint.keys import Keys, shown
@@ -112,7 +112,7 @@ DREAM = Layout(
 DREAM_REASONER = replace(
     DREAM,
     name="dream_reasoner",
-    mark=("attention_bias", (False,)),  # the one key by which it says that it is Qwen3's network
+    mark=Mark("attention_bias", False, tensor="model.layers.0.self_attn.q_norm.weight"),  # it is Qwen3's network
     qkv_bias=False,
     qk_norm=True,
     shift="none",
@@ -121,7 +121,7 @@ DREAM_REASONER = replace(
     absent={"head_dim": 128},
     switches=UNBIASED,
 )
-QWEN2 = replace(DREAM, name="qwen2", model_types=("qwen2",))  # Open-dCoder
+QWEN2 = replace(DREAM, name="qwen2", model_types=("qwen2",), must_be_asked_for=True)  # Open-dCoder
 FAST_DLLM_V2 = replace(
     DREAM,
     name="fast_dllm_v2",

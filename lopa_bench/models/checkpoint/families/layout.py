@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,23 @@ class Names:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """What tells a family from another of the same model_type: a key of config.json that is not null, with this value
+    if it matters; where the key is missing, a tensor.
+    """
+
+    key: str
+    value: bool | None = None
+    tensor: str | None = None
+
+    def fits(self, raw: Mapping[str, Any], tensors: Callable[[], Container[str]]) -> bool:
+        found = raw.get(self.key)
+        if found is not None:
+            return self.value is None or found is self.value
+        return self.tensor is not None and self.tensor in tensors()
+
+
+@dataclass(frozen=True)
 class Layout:
     """One family. What config.json leaves open, the released configuration class decides: `absent` has its values.
 
@@ -37,7 +54,8 @@ class Layout:
     `switches`: key -> the values that make the network that runs here, and what an absent key means. `unused` are keys
     of what is switched off. `partial` says whether a part of each head may stay unrotated. `block` is the key of the
     block size and what it is where no key says so. Of several layouts with one model_type the first is taken whose
-    `mark` is a key of config.json with one of these values; without a mark it is any.
+    `mark` fits; without a mark it is any. `must_be_asked_for`: autoregressive models have the same model_type, so that
+    only model.layout can tell.
     """
 
     name: str
@@ -51,7 +69,8 @@ class Layout:
     block: tuple[str, int | None] = ("block_size", None)
     partial: bool = False
     experts: Callable[[Keys, int], Experts] | None = None
-    mark: tuple[str, tuple[Any, ...]] | None = None
+    mark: Mark | None = None
+    must_be_asked_for: bool = False
     absent: Mapping[str, Any] = field(default_factory=dict)
     switches: Switches = field(default_factory=dict)
     unused: tuple[str, ...] = ()
@@ -64,14 +83,9 @@ class Layout:
     def head(self) -> str:
         return self.names.head
 
-    def takes(self, raw: Mapping[str, Any]) -> bool:
-        """Whether a config.json is one of this family."""
-        if raw.get("model_type") not in self.model_types:
-            return False
-        if self.mark is None:
-            return True
-        key, values = self.mark
-        return key in raw and (not values or any(raw[key] is value for value in values))
+    def takes(self, raw: Mapping[str, Any], tensors: Callable[[], Container[str]]) -> bool:
+        """Whether a config.json is one of this family; `tensors` gives the names of its weights."""
+        return raw.get("model_type") in self.model_types and (self.mark is None or self.mark.fits(raw, tensors))
 
     def published(self, config: ModelConfig) -> dict[str, tuple[str, ...]]:
         """Our parameter name -> published names whose rows, one below the other, make it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lopa_bench.models.checkpoint.families.dense import QWEN_SWITCHES, SDAR, UNBIASED
-from lopa_bench.models.checkpoint.families.layout import Layout
+from lopa_bench.models.checkpoint.families.layout import Layout, Mark
 from lopa_bench.models.checkpoint.families.names import LLADA2 as LLADA2_NAMES
 from lopa_bench.models.checkpoint.keys import Keys
 from lopa_bench.models.config import Experts
 
-EXPERTS = 100_000
+EXPERTS = 4096  # of a layer; a damaged number must not be allocated
 
 
 def _counts(keys: Keys, count: int, per_token: int) -> tuple[int, int]:
@@ -25,6 +25,11 @@ def _counts(keys: Keys, count: int, per_token: int) -> tuple[int, int]:
     if taken > found:
         keys.refuse("num_experts_per_tok", f"an integer from 1 to {name}={found}")
     return found, taken
+
+
+def _count_or_zero(keys: Keys, key: str) -> int:
+    value = keys.get(key, 0)
+    return 0 if type(value) is int and value == 0 else keys.count(key, most=EXPERTS)
 
 
 def sdar_moe_experts(keys: Keys, layers: int) -> Experts:
@@ -80,10 +85,10 @@ def llada2_experts(keys: Keys, layers: int) -> Experts:
     if per_token > kept * count // groups:
         keys.refuse("num_experts_per_tok", f"an integer from 1 to the {kept * count // groups} of the groups kept")
     size = keys.count("moe_intermediate_size")
-    shared = 0 if keys.get("num_shared_experts", 0) == 0 else keys.count("num_shared_experts")
+    shared = _count_or_zero(keys, "num_shared_experts")
     if keys.get("moe_shared_expert_intermediate_size") not in (None, size):
-        keys.refuse("moe_shared_expert_intermediate_size", f"null or moe_intermediate_size={size}")
-    dense = 0 if keys.get("first_k_dense_replace", 0) == 0 else keys.count("first_k_dense_replace")
+        keys.refuse("moe_shared_expert_intermediate_size", f"null or the {size} of moe_intermediate_size")
+    dense = _count_or_zero(keys, "first_k_dense_replace")
     return Experts(
         count=count,
         per_token=per_token,
@@ -105,7 +110,7 @@ LLADA_MOE = replace(
     SDAR,
     name="llada_moe",
     model_types=("llada", "llada_moe"),
-    mark=("expert_intermediate_size", ()),
+    mark=Mark("expert_intermediate_size"),
     grid="prompt",
     block=("block_size", None),
     partial=True,

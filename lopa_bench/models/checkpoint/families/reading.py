@@ -68,10 +68,11 @@ def _mask_id(keys: Keys, vocab: int) -> int:
 
 
 def _check(keys: Keys, config: ModelConfig, rotary_size: int) -> None:
-    if rotary_size % 2 or not rotary_size:
+    if rotary_size % 2 or not 0 < rotary_size <= config.head_dim:
         part = "" if rotary_size == config.head_dim else f" and rotations of {rotary_size} of their numbers"
         raise CheckpointError(
-            f"{keys.where}: heads of size {config.head_dim}{part} cannot be rotated; allowed: even sizes"
+            f"{keys.where}: heads of size {config.head_dim}{part} cannot be rotated; allowed: even sizes, and "
+            "at most the whole head"
         )
     if config.mask_id in config.end_ids:
         keys.refuse("eos_token_id", f"another id than mask_token_id={config.mask_id}")
