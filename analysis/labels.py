@@ -16,7 +16,8 @@ TASKS = {
     "humaneval": "HumanEval",
     "humaneval_plus": "HumanEval+",
 }
-BASES = {"greedy": "greedy", "fast_dllm": "Fast-dLLM", "d2f": "D2F", "dream": "Dream", "llada": "LLaDA"}
+BASES = {"greedy": "greedy", "fast_dllm": "Fast-dLLM", "d2f": "D2F", "dream": "Dream", "llada": "LLaDA", "sdar": "SDAR",
+         "fast_dllm_v2": "Fast-dLLM v2", "llada2": "LLaDA2"}  # fmt: skip
 MODELS = {
     "dream_instruct": "Dream",
     "d2f_dream": "D2F-Dream",

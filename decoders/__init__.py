@@ -10,8 +10,11 @@ from decoders.config import DecoderConfig, DecoderError, ScoreConfig
 from decoders.families.d2f import D2F
 from decoders.families.dream import DREAM
 from decoders.families.fast_dllm import FAST_DLLM
+from decoders.families.fast_dllm_v2 import FAST_DLLM_V2
 from decoders.families.greedy import GREEDY
 from decoders.families.llada import LLADA
+from decoders.families.llada2 import LLADA2
+from decoders.families.sdar import SDAR
 from decoders.families.unmasked import UNMASKED, resolve_unmasked
 from decoders.loop import decode
 from decoders.parts.scores import Score
@@ -19,7 +22,9 @@ from decoders.resolve import resolve
 from decoders.spec import Base, Decoder
 from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
 
-BASES: dict[str, Base] = {base.name: base for base in (GREEDY, LLADA, DREAM, FAST_DLLM, D2F)}
+BASES: dict[str, Base] = {
+    base.name: base for base in (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2)
+}
 
 
 def make_decoder(config: DecoderConfig) -> Decoder:

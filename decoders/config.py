@@ -44,13 +44,16 @@ class DecoderConfig:
     base: str | None = None
     gen_length: int = number(512, 1, 65536)
     block_size: int | None = number(None, 1, 65536)
+    sub_block_size: int | None = number(None, 1, 65536)
     attention: str | None = choice(None, "full", "block_causal")
     grid: str | None = choice(None, "prompt", "absolute")
-    cache: str | None = choice(None, "none", "exact", "prefix", "dual")
+    cache: str | None = choice(None, "none", "exact", "prefix", "dual", "sub_block")
+    store: str | None = choice(None, "merged", "forward")
     # fill rule
     fill: str | None = None
     tokens_per_step: int | None = number(None, 1, 65536)
     steps: int | None = number(None, 1, 65536)
+    denoising_steps: int | None = number(None, 1, 65536)
     empty_steps: str | None = choice(None, "skip", "run")
     factor: float | None = number(None, 0, 1_000_000, above=True)
     first_position: str | None = choice(None, "rule", "unconditional")

@@ -54,7 +54,8 @@ class _Run:
         seed: int,
         uniform: Uniform,
     ):
-        config = self.config = decoder.config
+        self.decoder, config = decoder, decoder.config
+        self.config = config
         self.vocab = vocab
         self.prompt = prompt
         self.window: Window = decoder.window(config, len(prompt), vocab.mask_id)
@@ -68,9 +69,11 @@ class _Run:
         self.parts = Parts(config, vocab, len(prompt), self.window, self.cache, self.fill, draft, tape, score)
         self.select: Select = decoder.select(self.parts)
         self.steps: list[Step] = []
+        self.stores = 0  # forwards that only stored a block; there is one a block at most
 
     def rounds(self) -> Decode:
-        branches = self.select.open(self.window.open(self.prompt))
+        start = yield from self._stored(self.window.open(self.prompt))
+        branches = self.select.open(start)
         while (done := self.select.end(branches)) is None:
             self._check_progress()
             request = self.cache.request(branches)
@@ -85,7 +88,8 @@ class _Run:
             choice.state.verify()
             if len(choice.chosen) == len(choice.view):
                 yield from self._idle(choice.state)
-            branches = self.select.propose(choice.state, forward, choice.winner)
+            anchor = yield from self._stored(choice.state)
+            branches = self.select.propose(anchor, forward, choice.winner)
         return self._generation(done)
 
     def _idle(self, branch: Branch) -> Generator[Request, Prediction, None]:
@@ -100,13 +104,35 @@ class _Run:
             score = self.parts.score.complete(branch)
             self._record(forward, Choice(0, NO_MASKS, NOTHING, branch, (score,)))
 
+    def _stored(self, branch: Branch) -> Generator[Request, Prediction, Branch]:
+        """`branch` after the forwards that only store finished blocks, with what they hand over filled in."""
+        while (request := self.cache.store(branch)) is not None:
+            self.window.advance(branch)
+            if self.parts.complete(branch):
+                break
+            prediction = yield request
+            forward = Forward([branch], request, prediction, self.config, self.window, self.vocab)
+            view = forward.view(0) if self.window.hands_over else NO_MASKS  # of what lies behind, if it is a mask
+            if (view.token < 0).any():
+                self.decoder.check_shift(shifted=False)
+            state = self.parts.with_tokens(branch, view.position, view.token)
+            self.cache.settle(request, [branch], 0)
+            chosen = np.arange(len(view))
+            self._record(forward, Choice(0, view, chosen, state, (self.parts.score.complete(branch),)))
+            self.stores += len(view) == 0
+            state.verify()
+            branch = state
+        return branch
+
     def _check_progress(self) -> None:
-        """Every forward fills a position, except a released program's empty steps and its last, verifying round."""
+        """Every forward fills a position, but for one that stores a block, and a released program's empty steps and its
+        last, verifying round.
+        """
         config, layout = self.config, self.window.layout
         idle = int(config.complete == "verify")
         if config.empty_steps == "run":
             idle += self.fill.steps * layout.blocks
-        if len(self.steps) >= config.gen_length + idle:
+        if len(self.steps) - self.stores >= config.gen_length + idle:
             rule = type(self.fill).__name__
             raise RuntimeError(
                 f"no end after {len(self.steps)} forwards for {config.gen_length} positions: a fault of {rule}, which "

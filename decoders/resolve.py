@@ -19,6 +19,7 @@ from decoders.config import (
 from decoders.families.unmasked import UNMASKED
 from decoders.lookahead import SELECTS, ByScore, Select
 from decoders.lookahead.auto import AUTO, AUTO_UNREAD
+from decoders.parts.fills import Fill
 from decoders.parts.scores import SCORES, Score
 from decoders.spec import Base, Decoder
 from decoders.targets import load_target
@@ -132,7 +133,8 @@ def _with_defaults(config: DecoderConfig, base: Base, scorer: type[Score]) -> De
     resolved = replace(config, score=replace(config.score, kind=scorer.name))
     if config.name == LOPA:
         own = {name: value for name, value in scorer.reads.items() if name not in SCORE_FIELDS}
-        resolved = fill_in(resolved, {**LOOKAHEAD, **own, "base": base.name})
+        ahead = LOOKAHEAD if base.caches_under("full") else {**LOOKAHEAD, "attention": base.readable["attention"]}
+        resolved = fill_in(resolved, {**ahead, **own, "base": base.name})
         resolved = fill_in(resolved, SELECTS[resolved.select or ""].reads if config.k != 0 else ByScore.reads)
         resolved = fill_in(resolved, {"fill_confidence": base.readable["confidence"]})
         readable = {name: value for name, value in base.readable.items() if name not in ("cache", "confidence")}
@@ -250,6 +252,7 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
     rule = base.fills[config.fill or ""]
     if "block_size" in base.window.reads and config.block_size is None:
         config.block_size = min(32, config.gen_length)
+    _check_inside(config, base, rule)
     config.grid = config.grid or "prompt"
     if config.grid not in base.window.grids:
         raise DecoderError(
@@ -264,6 +267,19 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
         _allow("fill", config.fill, follow, "first_position=unconditional")
     if rule.reads is None or "steps" in rule.reads:
         _check_steps(config, -(-config.gen_length // base.window.block_size(config)))
+
+
+def _check_inside(config: DecoderConfig, base: Base, rule: type[Fill]) -> None:
+    """What divides a block: steps of it and sub-blocks in it. By default one step a position and sub-blocks of 8."""
+    block = config.block_size or config.gen_length
+    if rule.reads is not None and "denoising_steps" in rule.reads:
+        config.denoising_steps = config.denoising_steps or block
+        if config.denoising_steps > block:
+            raise refusal("denoising_steps", config.denoising_steps, f"1 to decoder.block_size={block}")
+    if "sub_block_size" in base.window.reads:
+        config.sub_block_size = config.sub_block_size or next(size for size in (8, 4, 2, 1) if block % size == 0)
+        if block % config.sub_block_size:
+            raise refusal("sub_block_size", config.sub_block_size, f"divisors of decoder.block_size={block}")
 
 
 def _allow(name: str, value: str | None, allowed: Mapping[str, Any] | tuple[str, ...], base: str) -> None:

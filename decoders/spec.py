@@ -44,7 +44,7 @@ class Base:
 
     def caches_under(self, attention: str) -> list[str]:
         """The cache policies that can be had with this attention."""
-        return [cache for cache in self.caches if cache in self.window.caches[attention]]
+        return [cache for cache in self.caches if cache in self.window.caches.get(attention, ())]
 
     @cached_property
     def readable(self) -> dict[str, Any]:
@@ -77,6 +77,16 @@ class Decoder:
     @property
     def cache(self) -> type[Cache]:
         return CACHES[self.config.cache or "none"]
+
+    def check_shift(self, shifted: bool) -> None:
+        """Raises DecoderError for a model whose logits at i do not predict i + 1, where the decoder builds on that."""
+        if self.window.hands_over and not shifted:
+            config = self.config
+            name = f"decoder={config.name}" if config.base is None else f"decoder.base={config.base}"
+            raise DecoderError(
+                f"{name} takes a block's first token from the forward that stores the block before, which says "
+                "nothing of it here; allowed: models whose logits are shifted by one"
+            )
 
     def readout(self, seed: int) -> Readout:
         """What the model must report for these settings. Decodes without a temperature share one readout."""

@@ -56,6 +56,7 @@ class Request:
     `ids` [R, W] is filled up with mask ids behind a row's own `lengths` [R]; those places see and are seen by nobody.
     `blocks` [W] numbers the blocks for block-causal attention (a position sees blocks up to its own); None is full
     attention. `suffix` = (from, to) makes cached positions behind the window visible too. `keep` is carried out first.
+    `behind` asks for the position behind each row as well, of which only a model of shifted logits says something.
     """
 
     ids: np.ndarray
@@ -65,6 +66,7 @@ class Request:
     blocks: np.ndarray | None = None
     suffix: tuple[int, int] | None = None
     keep: Keep | None = None
+    behind: bool = False
 
     @property
     def positions_processed(self) -> int:
@@ -76,7 +78,8 @@ class Prediction:
     """What the model says of every masked position, all arrays [R, W]; other positions hold no meaning.
 
     `token`: the best id (never the mask id; the lowest on ties). `prob`: its probability, float32.
-    `margin`, `neg_entropy`: as asked for in the request's readout.
+    `margin`, `neg_entropy`: as asked for in the request's readout. All are [R, W + 1] if the request asks for what lies
+    `behind`; the token of a position that the model says nothing of is -1 there.
     """
 
     token: np.ndarray

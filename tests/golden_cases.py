@@ -109,6 +109,24 @@ def sampler_config(case: dict[str, Any]) -> DecoderConfig:
     return DecoderConfig(fill="quota", steps=p["steps"], **shared)
 
 
+def block_config(case: dict[str, Any]) -> DecoderConfig:
+    """Settings of the SDAR and Fast-dLLM v2 cases. The references decode whole blocks of the grid."""
+    p, prompt = case["params"], case["prompt_length"]
+    shared: dict[str, Any] = {"grid": "absolute", "decode_tail": True, "mask_logit": "keep"}
+    if case["decoder"] == "sdar":
+        block = shared["block_size"] = p["block_length"]
+        fill = p["strategy"].removeprefix("low_confidence_")
+        shared |= {"tau_conf": p["threshold"]} if fill == "dynamic" else {}
+        length = -(-(prompt + p["gen_length"]) // block) * block - prompt
+        return DecoderConfig(name="sdar", fill=fill, gen_length=length, denoising_steps=p["denoising_steps"], **shared)
+    block = p["block_size"]
+    length = p["max_new_tokens"] // block * block - prompt % block + 1  # what its last commit forward says as well
+    return DecoderConfig(
+        name="fast_dllm_v2", gen_length=length, block_size=block, sub_block_size=p["small_block_size"],
+        tau_conf=p["threshold"], cache="sub_block" if p["use_block_cache"] else "exact", **shared,
+    )  # fmt: skip
+
+
 @dataclass
 class Replay:
     """What happened when a case was run with our decoder."""
@@ -116,6 +134,7 @@ class Replay:
     requests: list[Request] = field(default_factory=list)
     predictions: list[Prediction] = field(default_factory=list)
     generation: Generation | None = None
+    mask_id: int | None = None
 
 
 def spy(steps: Decode, replay: Replay) -> Decode:
@@ -141,7 +160,7 @@ def recorded_uniform(case: dict[str, Any]) -> Callable[[int], np.ndarray] | None
 
 def replay(case: dict[str, Any], config: DecoderConfig) -> Replay:
     """Runs a case's prompt through our decoder and network."""
-    log, decoder, vocab = Replay(), make_decoder(config), vocabulary(case)
+    log, decoder, vocab = Replay(mask_id=case["mask_token_id"]), make_decoder(config), vocabulary(case)
     local = backend(case["model"])
     cache = local.new_cache()
     cached = case["params"].get("prefix_length", 0)

@@ -118,3 +118,11 @@ def test_golden_duplicate_branches_collapse_and_the_first_stays() -> None:
     twin, other = anchor.copy(), Branch(np.array([1, 2]), [0, 0], [True, True])
     assert unique([anchor, other, twin]) == [anchor, other]
     assert unique([anchor, other, twin])[0] is anchor
+
+
+@pytest.mark.parametrize(("probs", "filled"), [([0.5, 0.75, 0.5], [1]), ([0.75, 0.875, 0.5], [0, 1])])
+def test_golden_sdars_threshold_is_strict(probs: list[float], filled: list[int]) -> None:
+    """conf > tau, and only if as many pass as the step's quota (here 1): a mask exactly at the threshold waits."""
+    decoder = make_decoder(DecoderConfig(name="sdar", gen_length=3, block_size=3, tau_conf=0.5))
+    fill = make_fill(decoder.rule, decoder.config, Layout(0, 3, 3), np.random.default_rng(0).random)
+    assert fill.select(view_of(probs), Branch.start([0])).tolist() == filled

@@ -43,6 +43,7 @@ VALUES = {
     "forced": st.sampled_from(["per_block", "global"]),
     "confidence": MEASURE,
     "tokens_per_step": st.integers(1, 4),
+    "store": st.sampled_from(["merged", "forward"]),
     "factor": st.sampled_from([0.01, 1.0, 50.0]),
     "empty_steps": st.sampled_from(["skip", "run"]),
 }
@@ -62,11 +63,18 @@ def configs(draw: Any) -> DecoderConfig:
     chosen: dict[str, Any] = {"gen_length": length, "decode_tail": draw(st.booleans())}
     chosen["grid"] = draw(st.sampled_from(base.window.grids))
     chosen["fill"] = fill = draw(st.sampled_from(sorted(base.fills)))
-    chosen["attention"] = attention = draw(st.sampled_from(["full", "block_causal"]))
+    chosen["attention"] = attention = draw(st.sampled_from(sorted(base.window.caches)))
     chosen["cache"] = draw(st.sampled_from([None, *base.caches_under(attention)]))
     read = {**base.window.reads, **(base.fills[fill].reads or {})}
     for name in read.keys() & VALUES.keys():
         chosen[name] = draw(VALUES[name])
+    if "denoising_steps" in read:
+        chosen["denoising_steps"] = draw(st.integers(1, chosen["block_size"]))
+    if "sub_block_size" in read:
+        chosen["block_size"] = draw(st.sampled_from([1, 2, 4, 6]))
+        chosen["sub_block_size"] = draw(
+            st.sampled_from([size for size in (1, 2, 3) if chosen["block_size"] % size == 0])
+        )
     if "steps" in read and fill != "budget":
         blocks = 1 if base.name == "dream" else -(-length // chosen["block_size"])
         chosen["steps"] = blocks * draw(st.integers(1, 8))
@@ -105,6 +113,10 @@ def _drafting(draw: Any, base: Base, chosen: dict[str, Any]) -> DecoderConfig:
     return DecoderConfig(**chosen)
 
 
+def needs_shift(config: DecoderConfig) -> bool:
+    return BASES[config.base or config.name].window.hands_over
+
+
 def check(generation: Generation, config: DecoderConfig) -> None:
     """Ends (we are here); bounded forwards; no mask id; counters add up; filled positions are filled once. The settings
     are resolved.
@@ -112,6 +124,9 @@ def check(generation: Generation, config: DecoderConfig) -> None:
     length = config.gen_length
     planned = -(-length // (config.block_size or length))
     idle = (config.steps or 0) // planned * (planned + 1) if config.empty_steps == "run" else 0
+    stores = [step.kept for step in generation.steps if not step.positions and step.kept]
+    assert len(set(stores)) == len(stores) <= planned + 1
+    idle += len(stores)
     assert generation.forwards <= length + (config.complete == "verify") + idle
     assert MASK not in generation.ids
     assert len(generation.ids) <= length
@@ -146,6 +161,7 @@ def before_the_fill(step: Step) -> tuple[int, ...]:
 def test_every_decode_ends_with_its_books_in_order(
     config: DecoderConfig, seed: int, prompt: int, shifted: bool
 ) -> None:
+    shifted |= needs_shift(config)
     check(run(hashed(seed), config, prompt=list(range(prompt)), shifted=shifted), make_decoder(config).config)
 
 
@@ -170,7 +186,8 @@ def test_k_0_is_the_base(config: DecoderConfig, seed: int) -> None:
         confirm_best=None,
         score=ScoreConfig(),
     )
-    wrapped, alone = run(hashed(seed), config), run(hashed(seed), plain)
+    shifted = needs_shift(config)
+    wrapped, alone = (run(hashed(seed), one, shifted=shifted) for one in (config, plain))
     assert wrapped.ids == alone.ids
     assert [step.positions for step in wrapped.steps] == [step.positions for step in alone.steps]
 
@@ -178,7 +195,8 @@ def test_k_0_is_the_base(config: DecoderConfig, seed: int) -> None:
 @given(configs(), st.integers(0, 10**6))
 def test_verifying_complete_branches_changes_no_text(config: DecoderConfig, seed: int) -> None:
     if config.name == "lopa" and config.select is None and config.k != "auto":
-        both = [run(hashed(seed), replace(config, complete=complete)) for complete in ("end", "verify")]
+        several = [replace(config, complete=complete) for complete in ("end", "verify")]
+        both = [run(hashed(seed), one, shifted=needs_shift(config)) for one in several]
         assert both[0].ids == both[1].ids
 
 
@@ -186,9 +204,11 @@ def test_verifying_complete_branches_changes_no_text(config: DecoderConfig, seed
 def test_the_result_does_not_depend_on_batch_mates(several: list[DecoderConfig], seed: int) -> None:
     """Decodes of any kind packed into one call give what they give alone, steps included."""
     starts = [lambda _, c=config, i=i: decode(make_decoder(c), [i], VOCAB) for i, config in enumerate(several)]
-    packed = dict(backend(hashed(seed)).stream([Pending([i], start) for i, start in enumerate(starts)], len(starts)))
+    shifted = any(map(needs_shift, several))
+    jobs = [Pending([i], start) for i, start in enumerate(starts)]
+    packed = dict(backend(hashed(seed), shifted).stream(jobs, len(starts)))
     for i, start in enumerate(starts):
-        alone = backend(hashed(seed)).decode(start(0))
+        alone = backend(hashed(seed), shifted).decode(start(0))
         assert packed[i].generation == alone.generation
 
 

@@ -5,6 +5,8 @@ python -m tests.worked_examples        prints the blocks that the page holds
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from decoders import DecoderConfig, Step
@@ -21,19 +23,25 @@ EXAMPLES = {
     "dream": DecoderConfig(name="dream", gen_length=12, steps=5),
     "fast_dllm": DecoderConfig(name="fast_dllm", gen_length=12, block_size=6),
     "d2f": DecoderConfig(name="d2f", gen_length=12, block_size=6),
+    "sdar": DecoderConfig(name="sdar", gen_length=12, block_size=4, denoising_steps=2, grid="absolute"),
+    "fast_dllm_v2": DecoderConfig(name="fast_dllm_v2", gen_length=12, block_size=4, sub_block_size=2, grid="absolute"),
+    "llada2": DecoderConfig(name="llada2", gen_length=12, block_size=4, tau_conf=0.9, grid="absolute"),
     "lopa": DecoderConfig(name="lopa", k=2, gen_length=12, block_size=6),
 }
 
 
-def logits(ids: np.ndarray, start: int) -> np.ndarray:
-    """Knows the text; is surer of a position the more of its neighbours are filled."""
+def logits(ids: np.ndarray, start: int, shift: int = 0) -> np.ndarray:
+    """Knows the text; is surer of a position the more of its neighbours are filled. A shifted model says at a position
+    what it thinks of the next one.
+    """
     out = np.full((*ids.shape, VOCAB.size), -40.0)
     for row, tokens in enumerate(ids):
         for column in range(len(tokens)):
             i = start + column - 1
             if not 0 <= i < len(TEXT):
                 continue
-            beside = [n for n in (column - 1, column + 1) if 0 <= n < len(tokens) and start + n > 0]
+            place = column + shift
+            beside = [n for n in (place - 1, place + 1) if 0 <= n < len(tokens) and start - shift + n > 0]
             prob = min(0.99, ALONE[i] + HELP * sum(tokens[n] != MASK for n in beside))
             out[row, column, :MASK] = np.log((1 - prob) / (MASK - 1))
             out[row, column, TEXT[i]] = np.log(prob)
@@ -42,7 +50,8 @@ def logits(ids: np.ndarray, start: int) -> np.ndarray:
 
 def render(config: DecoderConfig) -> str:
     """The first five forwards: what the anchor or the winner held, what was filled with which probability."""
-    generation = run(logits, config)
+    shifted = config.name == "fast_dllm_v2"
+    generation = run(partial(logits, shift=int(shifted)), config, shifted=shifted)
     text = ["_"] * len(TEXT)
     lines = []
     for number, step in enumerate(generation.steps, 1):
@@ -65,7 +74,10 @@ def _line(number: int, step: Step, text: list[str]) -> str:
         scores = " ".join(f"{score:.2f}" for score in step.scores)
         extras = " ".join(f"+{WORDS[t]}@{p - 1}" for p, t in zip(step.lookahead_positions, step.lookahead_tokens))
         branches = f"\n   branches: anchor {extras}; scores {scores}; winner {step.winner}"
-    return f"{number}. {' '.join(text)}{branches}\n   fills {filled}"
+    made = f"fills {filled}" if filled else "fills nothing"
+    if step.kept and not (filled and step.window_width > step.kept[1] - step.kept[0]):
+        made += ", stores the block"
+    return f"{number}. {' '.join(text)}{branches}\n   {made}"
 
 
 def _put(text: list[str], positions: tuple[int, ...], tokens: tuple[int, ...]) -> None:

@@ -43,7 +43,8 @@ class Forward:
         """The masks of `branch` that take part and that `row` had as masks too, with what that row says of them."""
         request, prediction = self.request, self.prediction
         lo, hi = self.window.scope(branch)
-        lo, hi = max(lo, request.start), min(hi, request.start + int(request.lengths[row]))
+        known = request.start + int(request.lengths[row]) + request.behind
+        lo, hi = max(lo, request.start), min(hi, known)
         position = lo + np.flatnonzero(branch.ids[lo:hi] == self.vocab.mask_id)
         at = position - request.start
         block = self.window.layout.block_of(position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -36,6 +37,10 @@ class Cache:
         both can be rows of one call. A policy that keeps anything has to say so for itself.
         """
         return True
+
+    def store(self, branch: Branch) -> Request | None:
+        """The forward that only stores what of `branch` is finished, if one is due."""
+        return None
 
     def _feed(
         self,
@@ -80,12 +85,70 @@ class ExactBlocks(Cache):
 
     def shares(self, before: Branch, after: Branch) -> bool:
         """Block-causal, a finished block's values are the same whenever they are kept. Under full attention they are
-        those of the first forward behind the block's last token, so that the texts after it see another cache.
+        those of the first forward behind the block's last token, so that the texts after it see another cache. A token
+        that is handed over is known behind its forward alone.
         """
+        if self.window.hands_over and self._ready(after) > self.cached:
+            return False
         return self.config.attention == "block_causal" or self._ready(before) <= self.cached
 
     def _ready(self, branch: Branch) -> int:
+        """How far a branch is finished and verified."""
         return self.window.layout.settled(branch.ready - 1)
+
+    def store(self, branch: Branch) -> Request | None:
+        """A forward of its own for each finished block (SDAR, Fast-dLLM v2), the last one apart, which nothing reads.
+
+        The prompt is stored by the first block's forwards, unless its own says that block's first token.
+        """
+        layout, hands_over = self.window.layout, self.window.hands_over
+        ready = self._ready(branch)
+        due = branch.ready > 1 or (hands_over and ready == layout.prompt)
+        if not due or not self.cached < ready < layout.end or not (hands_over or self.config.store == "forward"):
+            return None
+        finished = branch.copy()
+        finished.ids = finished.ids[:ready]
+        return replace(self._feed([finished], self.cached), behind=True)
+
+
+class SubBlockRefresh(ExactBlocks):
+    """Fast-dLLM v2's block cache: finished blocks as above, and of the current block what a forward over it all left.
+
+    That forward is made when a block begins and while the sub-block's first position is a mask (its prediction is the
+    logit before it); the others feed the sub-block alone, on the rest of the block as it was. When branches stand in
+    different sub-blocks, the round feeds blocks.
+    """
+
+    needs_blocks = True
+
+    def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
+        super().__init__(config, window, readout, cached)
+        assert isinstance(window, Blocks)
+        self.blocks = window
+        self.block: int | None = None  # the block of which the cache holds a copy
+
+    def request(self, branches: list[Branch]) -> Request:
+        scopes = {self.blocks.scope(branch) for branch in branches}
+        start, end = self.blocks.scope(branches[0])
+        first_masked = any(branch.ids[start] == self.window.mask_id for branch in branches)
+        if len(scopes) > 1 or first_masked or self.block != self.blocks.current(branches[0]):
+            return super().request(branches)
+        behind = (end, self.window.layout.end_of(self.block))
+        return self._feed(branches, start, end, suffix=behind if behind[0] < behind[1] else None)
+
+    def shares(self, before: Branch, after: Branch) -> bool:
+        """Inside a sub-block behind its last forward over the block."""
+        same = self.block == self.blocks.current(before) == self.blocks.current(after)
+        start, end = self.blocks.scope(before)
+        return same and self.blocks.scope(after) == (start, end) and before.ids[start] != self.window.mask_id
+
+    def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
+        if request.behind:
+            super().settle(request, branches, winner)
+        elif request.start == self.cached and request.start + request.ids.shape[1] >= len(branches[winner].ids):
+            self.block = self.blocks.current(branches[winner])
+            self.keep = Keep(winner, self.cached, len(branches[winner].ids))
+            self.cached = self._ready(branches[winner])
 
 
 class BlockRefresh(Cache):
@@ -137,4 +200,5 @@ CACHES: dict[str, type[Cache]] = {
     "exact": ExactBlocks,
     "prefix": BlockRefresh,
     "dual": BlockRefresh,
+    "sub_block": SubBlockRefresh,
 }

@@ -144,6 +144,46 @@ class Quota(Fill):
         return top(view.confidence, max(1, quota))
 
 
+class Static(Fill):
+    """SDAR's fixed quota: a block of B positions over S denoising steps, B // S a step, one more in the first B mod S.
+
+    It is counted in steps, not in masks: a block with a part of the prompt, or with lookahead, is full before its steps
+    are over. memory: (step,).
+    """
+
+    reads: ClassVar[Mapping[str, Any]] = {"denoising_steps": None, "confidence": "prob"}
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        return top(view.confidence, self._quota(branch))
+
+    def _quota(self, branch: Branch) -> int:
+        (step,) = branch.memory or (0,)
+        branch.memory = (step + 1,)
+        steps, block = self.config.denoising_steps, self.layout.block
+        assert steps is not None
+        return block // steps + (step < block % steps)
+
+
+class Dynamic(Static):
+    """SDAR's threshold: every mask with prob > tau_conf if they are at least the quota, else the quota's best."""
+
+    reads: ClassVar[Mapping[str, Any]] = {"denoising_steps": None, "tau_conf": 0.85, "confidence": "prob"}
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        quota = self._quota(branch)
+        passed = np.flatnonzero(self.config.tau_conf < view.prob)
+        return passed if len(passed) >= quota else top(view.confidence, quota)
+
+
+class Sequential(Static):
+    """SDAR's order of the text: the quota's leftmost masks."""
+
+    reads: ClassVar[Mapping[str, Any]] = {"denoising_steps": None}
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        return np.arange(min(self._quota(branch), len(view)))
+
+
 def schedule(steps: int, eps: float = 1e-3) -> np.ndarray:
     """Dream's share of the masks to fill at each step, 1 - t(i+1) / t(i) with t from 1 down to eps, in float32."""
     t = np.linspace(1.0, eps, steps + 1, dtype=np.float32)

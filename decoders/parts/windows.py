@@ -13,12 +13,14 @@ class Window:
     """Opens a text, moves a branch on before each round, and says where the fill rule may fill.
 
     `reads`: the settings that it reads, with their defaults. `caches`: by attention, the cache policies that its texts
-    can be decoded with. `grids`: where its blocks may be counted from.
+    can be decoded with. `grids`: where its blocks may be counted from. `hands_over`: whether the forward that stores a
+    finished block fills the position behind it, for which the model's logits must be shifted.
     """
 
     reads: ClassVar[Mapping[str, Any]] = {"block_size": None}
     caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"full": ("none",), "block_causal": ("none", "exact")}
     grids: ClassVar[tuple[str, ...]] = ("prompt", "absolute")
+    hands_over: ClassVar[bool] = False
 
     def __init__(self, config: DecoderConfig, prompt: int, mask_id: int):
         self.config = config
@@ -85,6 +87,49 @@ class Blocks(Window):
     def scope(self, branch: Branch) -> tuple[int, int]:
         block = self.current(branch)
         return self.layout.start_of(block), self.layout.end_of(block)
+
+
+class Successive(Blocks):
+    """Blocks one after the other: one that is not reached yet does not exist (SDAR, LLaDA2).
+
+    A block is appended when all before it are full and none holds an end token; a branch that its lookahead token
+    takes over the border goes on in the next block. With `store=forward` a finished block costs a forward that
+    does nothing but store its keys and values; with `merged` the next block's first forward does that as well.
+    """
+
+    reads: ClassVar[Mapping[str, Any]] = {"block_size": None, "store": "merged"}
+    caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"block_causal": ("none", "exact")}
+
+    def open(self, prompt: Sequence[int]) -> Branch:
+        return Branch.start(prompt)
+
+    def advance(self, branch: Branch) -> None:
+        newest = len(branch.masks) - 1
+        if branch.masks[newest] == 0 and not branch.ended and newest < self.layout.blocks:
+            size = self.layout.end_of(newest + 1) - self.layout.start_of(newest + 1)
+            branch.append_block(size, self.mask_id)
+        super().advance(branch)
+
+
+class SubBlocks(Successive):
+    """Fast-dLLM v2: within a block, sub-blocks of `sub_block_size` from left to right, counted from the block's start.
+
+    The forward that stores a finished block also says what stands behind it: the next block's first token.
+    """
+
+    reads: ClassVar[Mapping[str, Any]] = {"block_size": None, "sub_block_size": None}
+    caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"block_causal": ("exact", "sub_block")}
+    hands_over = True
+
+    def scope(self, branch: Branch) -> tuple[int, int]:
+        """The first sub-block with masks."""
+        size = self.config.sub_block_size
+        assert size is not None
+        block = self.current(branch)
+        begin, end = self.layout.begin_of(block), self.layout.end_of(block)
+        while begin + size < end and not (branch.ids[begin : begin + size] == self.mask_id).any():
+            begin += size
+        return begin, min(begin + size, end)
 
 
 class Pipeline(Window):

@@ -65,15 +65,19 @@ class Session:
     def needed(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows and window columns of the raw logits that the masks of the request call for.
 
-        With a shifted model a mask at column w is predicted at w - 1; column 0 is predicted by the kept forward.
+        With a shifted model a mask at column w is predicted at w - 1; column 0 is predicted by the kept forward; what
+        lies behind a row, by its last position.
         """
         assert self.request is not None
         ids, lengths = self.request.ids, self.request.lengths
-        masked_RW = (ids == self.mask_id) & (np.arange(ids.shape[1]) < lengths[:, None])
+        wanted_RW = (ids == self.mask_id) & (np.arange(ids.shape[1]) < lengths[:, None])
         if not self.shifted:
-            rows, columns = np.nonzero(masked_RW)
-        else:
-            rows, columns = np.nonzero(masked_RW[:, 1:])
+            rows, columns = np.nonzero(wanted_RW)
+            return rows, columns
+        wanted_RX = np.pad(wanted_RW, ((0, 0), (0, 1)))
+        if self.request.behind:
+            wanted_RX[np.arange(len(lengths)), lengths] = True
+        rows, columns = np.nonzero(wanted_RX[:, 1:])
         return rows, columns
 
     def close(self, rows: np.ndarray, columns: np.ndarray, values: dict[str, np.ndarray]) -> Prediction:
@@ -82,9 +86,12 @@ class Session:
         if not np.isfinite(values["prob"]).all():
             raise NonFinite("the model's logits are not finite")
         arrays = {}
+        height, width = self.request.ids.shape
         for name, value in values.items():
-            array = np.zeros(self.request.ids.shape, dtype=value.dtype)
+            array = np.zeros((height, width + self.request.behind), dtype=value.dtype)
             array[rows, columns + 1 if self.shifted else columns] = value
+            if name == "token" and self.request.behind and not self.shifted:
+                array[:, -1] = -1
             if self.shifted and self.kept is not None:
                 array[:, 0] = self._boundary(name)
             arrays[name] = array
@@ -158,6 +165,8 @@ class LocalBackend:
                 session = Session(cache, self.config.shifted, self.config.mask_id)
                 entry = _Running(job.start(cached), session, cached)
                 if entry.send(None):
+                    assert entry.request is not None
+                    entry.cached = min(cached, entry.request.start)  # a decoder may take less of it
                     running[number] = entry
                 else:
                     yield number, self._finish(entry, batch)

@@ -58,6 +58,8 @@ def make_plan(config: Config, resolved: Mapping[str, Any], valid: Validated | No
     if decoder is not None and network is not None and config.decoder.grid is None and settings.grid != network.grid:
         decoder = make_decoder(replace(config.decoder, grid=network.grid))  # that of the model's family
         settings = decoder.config
+    if decoder is not None and network is not None:
+        decoder.check_shift(network.shifted)
     warn_of_ignored(config)
     config.decoder = settings
     task = _make_task(config)
