@@ -12,7 +12,7 @@ from decoders import BASES, DecoderConfig, DecoderError, ScoreConfig, make_decod
 from decoders.config import settings
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"name": "nope"}, "unknown; allowed: greedy, llada, dream, fast_dllm, d2f, sdar, fast_dllm_v2, llada2, lopa, ar, "),
+    ({"name": "nope"}, "unknown; allowed: greedy, llada, dream, fast_dllm, d2f, sdar, fast_dllm_v2, llada2, lopa, ar"),
     ({"name": None}, "decoder.name=null is not allowed; allowed: text"),
     ({"name": "d\n2f"}, r"decoder='d\n2f' is unknown"),
     ({"base": "nope"}, "decoder.base=nope is unknown; allowed: greedy, llada, dream, fast_dllm, d2f"),
