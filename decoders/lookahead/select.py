@@ -40,7 +40,7 @@ class Parts:
         chosen = NOTHING
         if len(view):
             chosen = np.arange(len(view))[fill.select(view, branch)]  # a rule may also answer with booleans [N]
-            if len(np.unique(chosen)) < len(chosen):
+            if len(set(chosen.tolist())) < len(chosen):
                 raise DecoderError(f"decoder.fill={self.config.fill} fills a position twice; allowed: each index once")
         return chosen, self.with_tokens(branch, view.position[chosen], view.token[chosen])
 

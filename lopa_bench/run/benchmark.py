@@ -2,9 +2,10 @@
 
 The same decodes are timed whole, and as nothing but their model calls (network and head on recorded inputs), in turn
 and in one process, so that the ratio holds on a noisy machine. Then: samples per second, one by one and packed, with
-the CPU threads that a run takes by default. With `--ar`: autoregressive decoding of the embedded twin, its bare model
-calls, and what `transformers` itself takes for the same texts. With `--experts N`: one layer of a mixture of N experts
-beside the products of its experts, and beside a dense network of the width that a token passes.
+the CPU threads that a run takes by default. With `--against-base` instead: CPU time beside that of k = 0, in pairs.
+With `--ar`: autoregressive decoding of the embedded twin, its bare model calls, and what `transformers` itself takes
+for the same texts. With `--experts N`: one layer of a mixture of N experts beside the products of its experts, and
+beside a dense network of the width that a token passes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -80,6 +82,23 @@ def overhead(
         "ratio": statistics.median(pair[0] / pair[1] for pair in pairs),
         "forwards": sum(len(log) for log in logs),
     }
+
+
+def against_base(
+    backend: LocalBackend, decoder: Decoder, base: Decoder, prompts: list[list[int]], vocab: Any, repeats: int
+) -> dict[str, float]:
+    """CPU time of a pass over the prompts, one by one, beside that of the base decoder: median of pairs in turn."""
+
+    def cpu_s(one: Decoder) -> float:
+        began = time.process_time()
+        for prompt in prompts:
+            backend.decode(decode(one, prompt, vocab))
+        return time.process_time() - began
+
+    cpu_s(decoder), cpu_s(base)
+    pairs = [(cpu_s(decoder), cpu_s(base)) for _ in range(repeats)]
+    ratios = sorted(pair[0] / pair[1] for pair in pairs)
+    return {"cpu_ratio": statistics.median(ratios), "lowest": ratios[0], "highest": ratios[-1]}
 
 
 def packing(
@@ -199,6 +218,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="embedded:mini", help="checkpoint folder (default: the embedded model)")
     parser.add_argument("--k", type=int, nargs="+", default=[0, 4, 8], help="lookahead branches")
+    parser.add_argument("--select", default="score", help="score, gate, confirm or exact")
+    parser.add_argument("--confirm", type=float, default=None, help="threshold of select=confirm")
+    parser.add_argument("--against-base", action="store_true", help="CPU time beside k = 0 instead")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch", type=int, default=16)
@@ -221,11 +243,17 @@ def main() -> None:
     prompts = [loaded.encode(task.prompt(problem)) for problem in task.problems]
     for k in args.k:
         config = DecoderConfig(k=k, gen_length=128, block_size=16, attention="block_causal")
-        decoder = make_decoder(config)
+        base = make_decoder(replace(config, k=0))
+        decoder = make_decoder(replace(config, select=args.select, confirm=args.confirm)) if k else base
+        label = f"lopa k={k}" + (f" {args.select}" if k and args.select != "score" else "")
+        if args.against_base:
+            numbers = against_base(backend, decoder, base, prompts, loaded.vocabulary, args.repeats)
+            _print(f"{label} beside k=0", numbers)
+            continue
         numbers = overhead(backend, decoder, prompts, loaded.vocabulary, args.repeats)
-        _print(f"lopa k={k}", numbers)
+        _print(label, numbers)
         numbers = packing(backend, decoder, prompts, loaded.vocabulary, args.batch, args.repeats, args.threads)
-        _print(f"lopa k={k}, batch {args.batch}", numbers)
+        _print(f"{label}, batch {args.batch}", numbers)
 
 
 def _print(label: str, numbers: dict[str, float]) -> None:
