@@ -16,6 +16,7 @@ TASKS = {
     "humaneval": "HumanEval",
     "humaneval_plus": "HumanEval+",
 }
+SELECTS = {"score": "LoPA", "gate": "LoPA, gated,", "confirm": "confirmed drafts", "exact": "exact lookahead"}
 BASES = {"greedy": "greedy", "fast_dllm": "Fast-dLLM", "d2f": "D2F", "dream": "Dream", "llada": "LLaDA", "sdar": "SDAR",
          "fast_dllm_v2": "Fast-dLLM v2", "llada2": "LLaDA2"}  # fmt: skip
 MODELS = {
@@ -54,7 +55,7 @@ def decoding(run: Run) -> str:
     if run.decoder != "lopa":
         return base_name(run.base)
     k = run.row["k"] if run.k is None else run.k
-    return f"LoPA on {base_name(run.base)}, k = {plain(k)}"
+    return f"{SELECTS.get(run.select) or plain(run.select)} on {base_name(run.base)}, k = {plain(k)}"
 
 
 def varied(run: Run, among: Sequence[Run]) -> str:

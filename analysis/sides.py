@@ -41,7 +41,7 @@ def at_one_setting(group: Group, base: str, k: int) -> list[Run]:
     Where no setting was run with both, each has the setting that it was run with most.
     """
     plain, ours = _plain_and_ours(group, base)
-    branches = [run for run in ours if run.lookahead and run.k is not None]
+    branches = [run for run in ours if run.is_lopa and run.k is not None]
     nearest = min((run.k or 0 for run in branches), key=lambda found: (abs(found - k), found), default=None)
     sides = [plain + [run for run in ours if run.k == 0], [run for run in branches if run.k == nearest]]
     sides = [side for side in sides if side]

@@ -15,7 +15,7 @@ from lopa_bench.records.runs import Run
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS = ("branches", "winner", "winner_score", "positions")
+COLUMNS = ("branches", "winner", "winner_score", "positions", "taken_positions")
 SAMPLE = ["problem_id", "sample_index"]
 BINS = 8
 LEAST_STEPS = 20  # fewer do not make a rank correlation
@@ -60,10 +60,13 @@ def digest(run: Run, samples: pa.Table | None = None) -> Digest:
     """Reads the steps of a run once; of these of its samples only, if they are given."""
     table = run.steps(COLUMNS)
     filled = pc.list_value_length(table["positions"]).to_numpy()
-    steps = table.drop_columns(["positions"]).to_pandas().assign(filled=filled)
+    taken = pc.list_value_length(table["taken_positions"]).to_numpy(zero_copy_only=False)  # nan but for drafts
+    steps = table.drop_columns(["positions", "taken_positions"]).to_pandas().assign(filled=filled, taken=taken)
     if samples is not None:
         steps = steps.merge(samples.select(SAMPLE).to_pandas(), on=SAMPLE)
-    steps["gained"] = steps["filled"] + (steps["winner"] > 0)  # the winner's lookahead token was placed before the call
+    # The winner's lookahead token was placed before the call, and so was what a draft assumed and the call confirmed.
+    before = np.where(steps["taken"].isna(), steps["winner"] > 0, steps["taken"])
+    steps["gained"] = steps["filled"] + before.astype(int)
     steps["sample"] = steps.groupby(SAMPLE, sort=False).ngroup()
     contested = steps[steps["branches"] > 1]
     blind = float((1 / contested["branches"]).mean())
@@ -99,7 +102,7 @@ def _score_fill(steps: pd.DataFrame, seed: int) -> ScoreFill | None:
     score, filled = known["winner_score"].to_numpy(dtype=float), known["filled"].to_numpy(dtype=float)
     groups = known["sample"].to_numpy()
     bins = pd.qcut(score, BINS, labels=False, duplicates="drop")
-    means, low, high = _bin_means(filled, bins, groups, seed)
+    means, low, high = bin_means(filled, bins, groups, seed)
     centres = divide(np.bincount(bins, weights=score), np.bincount(bins).astype(float))
     ranks = known[["winner_score", "filled"]].rank()
     within = known.groupby("sample")[["winner_score", "filled"]].rank()
@@ -108,7 +111,7 @@ def _score_fill(steps: pd.DataFrame, seed: int) -> ScoreFill | None:
     return ScoreFill(centres, means, low, high, pooled, _correlation(within.to_numpy(), groups, seed), len(known))
 
 
-def _bin_means(
+def bin_means(
     values: np.ndarray, bins: np.ndarray, groups: np.ndarray, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean of each bin with a bootstrap interval over samples, whose steps are not independent."""

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import PUBLISHED
+from analysis.rewards import rewards
 from analysis.study import Study
 from analysis.tables import published
 from analysis.tables.article import TABLES
@@ -274,6 +275,27 @@ def test_score_fill_draws_bins_of_scores_against_what_was_filled(tmp_path: Path)
         assert ax.lines[index].get_xdata() == pytest.approx(found.score)
         assert ax.lines[index].get_ydata() == pytest.approx(found.filled)
     assert words(ax) == ("score of the winning branch (negative entropy, nats)", "positions filled by its call")
+
+
+def test_rewarded_draws_bonus_and_gain_by_the_probability_of_the_token(tmp_path: Path) -> None:
+    """Forty rounds of two branches: the unlikely one has the bonus and wins, the likely one has the gain."""
+    told = {"lookahead_positions": [5, 6], "lookahead_tokens": [1, 2], "lookahead_counts": [1, 1]}
+    steps = [
+        step(i, branches=3, winner=2, scores=[0.0, 0.1, 0.5], fresh_probs=[0.9, 0.2], bonus=[0.0, 0.5], gain=[0.1, 0.0],
+             **told)
+        for i in range(40)
+    ]  # fmt: skip
+    for k in (0, 2):
+        write_run(tmp_path, f"k{k}", {"name": "lopa", "k": k}, [(sample(0, forwards=40), steps)])
+    found = rewards(next(run for run in Study.of(tmp_path).runs if run.k == 2))
+    assert found is not None
+    assert found.within_rounds("bonus", "advantage") == pytest.approx(1)
+    assert found.within_rounds("advantage", "fresh") == pytest.approx(-1)
+    (ax,) = drawn("rewarded", tmp_path).axes
+    bonus, gain = ax.lines[:2]
+    assert bonus.get_xdata() == pytest.approx([0.2] * 4 + [0.9] * 4)
+    assert bonus.get_ydata() == pytest.approx([0.5] * 4 + [0.0] * 4)
+    assert gain.get_ydata() == pytest.approx([0.0] * 4 + [0.1] * 4)
 
 
 def test_an_own_decoder_stands_in_tables_and_figures(tmp_path: Path) -> None:

@@ -52,6 +52,24 @@ def test_a_step_is_the_winners_extra_token_and_what_its_prediction_filled(root: 
     assert found["verdict"] == "right: answered 4, gold 4"
 
 
+def test_a_draft_is_what_was_confirmed_of_it_and_what_the_last_row_filled(root: Path) -> None:
+    """Two rows, of two assumed tokens and one; the call confirmed the first."""
+    drafted = step(
+        1, branches=3, winner=1, scores=[], winner_score=None, anchor_score=None, lookahead_positions=[5, 7, 8],
+        lookahead_tokens=[10, 12, 13], lookahead_counts=[2, 1], taken_positions=[5, 7], taken_tokens=[10, 12],
+        taken_probs=[0.9, 0.7], positions=[8], tokens=[13], probs=[0.8], base_fills=[2, 1],
+    )  # fmt: skip
+    write_run(root, "c", {"name": "lopa", "k": 2, "select": "exact"}, [(SAMPLE, [STEPS[0], drafted])])
+    found = trace(find_run("c", root), "p0")
+    _, call = found["steps"]
+    assert (call["fill"], call["extra"]) == ([[0, 0.9], [2, 0.7], [3, 0.8]], None)
+    assert [(one["position"], one["text"], one["won"]) for one in call["branches"]] == [
+        (None, None, False), (0, "10 12 ", True), (3, "13 ", False),
+    ]  # fmt: skip
+    assert [token["id"] for token in found["tokens"]] == [10, 11, 12, 13]
+    assert found["title"].startswith("exact lookahead on")
+
+
 def test_tokens_are_text_where_a_tokenizer_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tokenizers
 

@@ -84,6 +84,7 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"k": 2, "score": ScoreConfig(kind="mixed", bottom=0.5)}, "allowed: decoder.score.kind=mean, which reads it"),
     ({"k": 2, "score": ScoreConfig(kind="next_fill", creation_weight=0.5)}, "allowed: decoder.score.kind=mean, which"),
     ({"k": "auto", "floor": 0.3}, "decoder.floor=0.3 has no meaning with decoder.k=auto"),
+    ({"k": "auto", "temperature": 0.5}, "decoder.temperature=0.5 is not supported by decoder.select=confirm: what"),
     ({"k": "auto", "select": "exact"}, "decoder.select=exact has no meaning with decoder.k=auto, which is decoder"),
     ({"k": 2, "select": "best"}, "decoder.select=best is not allowed; allowed: score, gate, confirm, exact, or null"),
     ({"k": 2, "select": "exact", "confirm": 0.5}, "with decoder.select=exact; allowed: decoder.select=confirm, which"),

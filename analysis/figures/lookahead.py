@@ -21,10 +21,12 @@ from analysis.figures.style import (
     paper_style,
     points,
 )
+from analysis.rewards import rewards
 from analysis.study import Study
 from analysis.text import typeset
 from lopa_bench.console.numbers import fixed
 from lopa_bench.metrics.statistics import Estimate, wilson
+from lopa_bench.records.runs import Run
 
 MEASURES = {"neg_entropy": "negative entropy, nats", "prob": "probability", "margin": "margin"}
 
@@ -103,6 +105,42 @@ def score_fill(study: Study) -> Figure | None:
     return figure
 
 
+def rewarded(study: Study) -> Figure | None:
+    """Removal bonus and paired gain of the branches, by the probability of their token."""
+    found = [(runs, run, rewards(run)) for runs in k_panels(study) if (run := _most_branches(runs))]
+    shown, left_out = fitting([(runs, run, told) for runs, run, told in found if told is not None])
+    if not shown:
+        return None
+    with paper_style():
+        figure, axes = panels(len(shown), height=3.1, left_out=left_out)
+        for ax, (_, run, told), title in zip(axes, shown, panel_titles(study, [runs for runs, _, _ in shown])):
+            for index, (name, label) in enumerate((("bonus", "removal bonus"), ("gain", "paired gain"))):
+                x, means, low, high = told.by_probability(name, run.seed)
+                ax.fill_between(x, low, high, color=COLOURS[index], alpha=0.18, linewidth=0)
+                ax.plot(x, means, color=COLOURS[index], marker=MARKERS[index], linestyle=LINES[index], label=label)
+            for index, name in enumerate(("bonus", "gain")):
+                won = told.won & np.isfinite(told.fresh)
+                ax.plot(told.fresh[won].mean(), getattr(told, name)[won].mean(), marker="*", markersize=9,
+                        color=COLOURS[index], linestyle="none", label="winners" if index == 0 else None)  # fmt: skip
+            ax.axhline(0, color=GREY, linewidth=0.7)
+            ax.set_title(f"{title}, k = {run.k}")
+            ax.set_xlabel("probability of the branch's token\nin the anchor's row of the same call")
+            ax.set_ylabel(f"part of the score ({_measure(run)})")
+            ax.legend(loc="best", fontsize=6.5)
+    return figure
+
+
+def _most_branches(runs: list[Run]) -> Run | None:
+    """The run of a series with most branches, of those that go by the mean over the masks."""
+    by_mean = [run for run in runs if run.is_lopa and run.settings.get("score.kind", "mean") == "mean"]
+    return max(by_mean, key=lambda run: run.k or 0, default=None)
+
+
+def _measure(run: Run) -> str:
+    name = str(run.settings.get("confidence"))
+    return MEASURES.get(name, name)
+
+
 def _share(counts: np.ndarray, rank: int) -> Estimate:
     """Percent of the calls that had a choice; Wilson's interval, which takes calls for independent."""
     count, total = int(counts[rank]), int(counts.sum())
@@ -140,5 +178,16 @@ PLOTS = [
         "pooled over samples, with its 95 % bootstrap interval.",
         "a sweep of decoder.k",
         score_fill,
+    ),
+    Plot(
+        "rewarded",
+        "What the winning branch was rewarded for",
+        "The two parts of a branch's score over the anchor's: the removal bonus, which it has for the mask that it "
+        "took out of the mean, and the paired gain, the mean rise of confidence over the masks that both hold. Means "
+        "of eight bins of equally many branches by the probability that the anchor's row of the same call gives the "
+        "branch's token, where it still is the best, with 95 % bootstrap bands over samples; stars: means over the "
+        "branches that won. The run of each series with most branches.",
+        "a run of lopa with decoder.k above 0",
+        rewarded,
     ),
 ]

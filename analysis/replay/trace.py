@@ -66,13 +66,17 @@ def _rows(run: Run, sample: str, sample_index: int) -> tuple[Row, list[Row]]:
 def _filled(step: Row, start: int) -> list[tuple[int, int]]:
     """Positions (from the first generated one) and tokens that a step added, the winner's extra one first."""
     pairs = list(zip(step["positions"], step["tokens"]))
-    if step["winner"] > 0:
+    if step["taken_positions"] is not None:
+        pairs = [*zip(step["taken_positions"], step["taken_tokens"]), *pairs]
+    elif step["winner"] > 0:
         rank = step["winner"] - 1
         pairs.insert(0, (step["lookahead_positions"][rank], step["lookahead_tokens"][rank]))
     return [(position - start, token) for position, token in pairs]
 
 
 def _call(step: Row, start: int, text: TokenText | None) -> dict[str, Any]:
+    if step["taken_positions"] is not None:
+        return _draft(step, start, text)
     extras = list(zip(step["lookahead_positions"], step["lookahead_tokens"]))
     scores = list(step["scores"])
     branches = [
@@ -87,6 +91,26 @@ def _call(step: Row, start: int, text: TokenText | None) -> dict[str, Any]:
     fill = [[position - start, round(prob, 4)] for position, prob in zip(step["positions"], step["probs"])]
     extra = extras[step["winner"] - 1][0] - start if step["winner"] > 0 else None
     return {"fill": fill, "extra": extra, "branches": branches, "call": True}
+
+
+def _draft(step: Row, start: int, text: TokenText | None) -> dict[str, Any]:
+    """A call that followed a draft: each row by what it assumes beyond the row before it, without a score."""
+    branches: list[dict[str, Any]] = [{"position": None, "text": None, "score": None, "won": step["winner"] == 0}]
+    at = 0
+    for rank, count in enumerate(step["lookahead_counts"] or (), 1):
+        part = slice(at, at + count)
+        at += count
+        branches.append(
+            {
+                "position": step["lookahead_positions"][part][0] - start,
+                "text": "".join(_show(token, text) for token in step["lookahead_tokens"][part]),
+                "score": None,
+                "won": rank == step["winner"],
+            }
+        )
+    filled = [*zip(step["taken_positions"], step["taken_probs"]), *zip(step["positions"], step["probs"])]
+    fill = [[position - start, round(prob, 4)] for position, prob in filled]
+    return {"fill": fill, "extra": None, "branches": branches, "call": True}
 
 
 def _token(token: int | None, position: int, length: int, text: TokenText | None) -> dict[str, Any]:

@@ -209,7 +209,7 @@ def _own_system_runs(study: Study) -> Iterator[tuple[str, Run, list[Run]]]:
         for name in SYSTEM:
             wanted = system_settings(name)
             fitting = [
-                run for run in group if run.lookahead and has_settings(run, wanted, but=("block_size", "gen_length"))
+                run for run in group if run.is_lopa and has_settings(run, wanted, but=("block_size", "gen_length"))
             ]
             if fitting:
                 found.append((name, max(fitting, key=lambda run: (len(_system_series(study, run)), run.created))))

@@ -127,7 +127,7 @@ def _decodes(run: Run, decoding: str, is_d2f: bool) -> bool:
     if decoding == "server":
         return run.is_server
     if decoding == "lopa":
-        return run.lookahead
+        return run.is_lopa
     if run.lookahead or run.is_server:
         return False
     if decoding == "fast_dllm":

@@ -84,7 +84,7 @@
       if (step && !step.call) return this.branches.replaceChildren(make("p", { class: "status" }, "A lookahead branch was complete: no further call."));
       if (branches.length < 2) return this.branches.replaceChildren(make("p", { class: "status" }, step ? "One branch: nothing to choose from." : "No call yet."));
       const table = make("table");
-      table.append(make("caption", {}, "Branches of this call. Each tried one more token; the best score won."));
+      table.append(make("caption", {}, branches[0].score === null ? "Rows of this call. Each assumed what is shown beyond the row before it; the call was followed as far as it confirmed them." : "Branches of this call. Each tried one more token; the best score won."));
       const head = table.appendChild(make("thead")).appendChild(make("tr"));
       for (const text of ["branch", "extra token", "score", ""]) head.append(make("th", { scope: "col" }, text));
       const body = table.appendChild(make("tbody"));
@@ -94,7 +94,7 @@
         const row = body.appendChild(make("tr", branch.won ? { class: "won" } : {}));
         row.append(make("th", { scope: "row" }, (rank === 0 ? "anchor" : String(rank)) + (branch.won ? " ✓ won" : "")));
         row.append(make("td", { class: "extra" }, branch.text === null ? "–" : `${visible(branch.text).replace("\n", "")} at ${branch.position}`));
-        row.append(make("td", {}, branch.score.toFixed(3).replace("-", "−")));
+        row.append(make("td", {}, branch.score === null ? "–" : branch.score.toFixed(3).replace("-", "−")));
         const meter = row.appendChild(make("td", { class: "meter", "aria-hidden": "true" }));
         meter.append(make("span", { style: `width:${8 + 92 * (branch.score - low) / span}%` }));
       });

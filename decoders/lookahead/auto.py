@@ -1,4 +1,4 @@
-"""`k=auto`: the lookahead that measured best on the embedded model, as settings (docs/decoders.md)."""
+"""`k=auto`: the lookahead that measured best on the embedded model, as settings (docs/lookahead.md)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from typing import Any
 
 from decoders.config import DecoderConfig
 
-# A branch pays only if its token is right, and a token below one half is more likely wrong than right; beyond six
-# candidates there is little left to gain.
-AUTO_ROWS = 6
-AUTO: dict[str, Any] = {"select": "score", "floor": 0.5}
-AUTO_UNREAD = ("gate", "confirm", "confirm_best")
+AUTO_ROWS = 4
+AUTO: dict[str, Any] = {"select": "confirm", "confirm": 0.5, "confirm_best": True}
+AUTO_UNREAD = ("floor", "gate")
 
 
 def rows_beside(config: DecoderConfig) -> int:

@@ -2,7 +2,8 @@
 
 The row before a drafted row says, in the same forward, what it now thinks of the tokens that the drafted row assumed.
 Confirmed are those that the base's rule fills from that row's own numbers; with `confirm=t` also its best tokens with a
-probability above t; with `confirm_best` of these only the most confident one of each block.
+probability above t; with `confirm_best` of these, in each block, only the most confident one that does not pass by
+itself. (Where the rule had to force one, as nothing passed, that is the forced one, and no other is added.)
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ class Confirm(Drafted):
             return sure
         if not self.config.confirm_best:
             return sure | (view.prob > threshold)
+        passing = np.zeros(len(view), dtype=bool)
+        passing[self.parts.fill.passes(view, chosen)] = True
         for block in dict.fromkeys(view.block.tolist()):
-            others = np.flatnonzero((view.block == block) & ~sure)
+            others = np.flatnonzero((view.block == block) & ~passing)
             if len(others):
                 best = others[np.argmax(view.prob[others])]
-                sure[best] = view.prob[best] > threshold
+                sure[best] |= view.prob[best] > threshold
         return sure
 
 

@@ -71,6 +71,10 @@ class Fill:
         """Indices into the view to fill: at least one, unless `empty_steps=run`. May update `branch.memory`."""
         raise NotImplementedError
 
+    def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
+        """Of the indices that it chose those that it would have chosen whatever else there is: not the forced ones."""
+        return chosen
+
     def idles(self, branch: Branch) -> bool:
         """Whether a forward is still spent on `branch` although the masks that took part are all filled."""
         return False
@@ -105,6 +109,9 @@ class Threshold(Fill):
             if not passed[inside].any():
                 passed[inside[np.argmax(view.confidence[inside])]] = True
         return np.flatnonzero(passed)
+
+    def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
+        return chosen[view.prob[chosen] > self.config.tau_conf]
 
 
 class Factor(Fill):
@@ -246,6 +253,9 @@ class Budget(Fill):
         chosen = best[(view.prob[best] > self.config.tau_conf) | (np.arange(len(best)) == 0)]
         branch.memory = (step + 1, allowed - len(chosen))
         return chosen
+
+    def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
+        return chosen[view.prob[chosen] > self.config.tau_conf]
 
 
 class FirstPosition(Fill):

@@ -100,6 +100,16 @@ class Run:
     def lookahead(self) -> bool:
         return self.decoder == "lopa" and self.k != 0
 
+    @property
+    def select(self) -> str:
+        """How a branch is chosen; runs from before there was a choice went by the score, as the article does."""
+        return str(self.settings.get("select") or "score")
+
+    @property
+    def is_lopa(self) -> bool:
+        """The article's lookahead."""
+        return self.lookahead and self.select == "score"
+
     @cached_property
     def settings(self) -> Mapping[str, Any]:
         """The decoder's resolved settings by dotted name, nested ones included."""
