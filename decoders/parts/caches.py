@@ -85,10 +85,11 @@ class ExactBlocks(Cache):
 
     def shares(self, before: Branch, after: Branch) -> bool:
         """Block-causal, a finished block's values are the same whenever they are kept. Under full attention they are
-        those of the first forward behind the block's last token, so that the texts after it see another cache. A token
-        that is handed over is known behind its forward alone.
+        those of the first forward behind the block's last token, so that the texts after it see another cache. Where a
+        forward of its own stores a block, the text behind it comes after that, with what is handed over.
         """
-        if self.window.hands_over and self._ready(after) > self.cached:
+        stored_apart = self.window.hands_over or self.config.store == "forward"
+        if stored_apart and self._ready(after) > self.cached:
             return False
         return self.config.attention == "block_causal" or self._ready(before) <= self.cached
 

@@ -181,6 +181,9 @@ class Dynamic(Static):
         passed = np.flatnonzero(self.config.tau_conf < view.prob)
         return passed if len(passed) >= quota else top(view.confidence, quota)
 
+    def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
+        return chosen[view.prob[chosen] > self.config.tau_conf]
+
 
 class Sequential(Static):
     """SDAR's order of the text: the quota's leftmost masks."""
