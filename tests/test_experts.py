@@ -91,6 +91,9 @@ def test_the_grouped_product_and_the_segments_agree(counts: list[int]) -> None:
     pieces = [part @ weight[i].T for i, part in enumerate(x.split(counts))]
     torch.testing.assert_close(segmented(x, weight, ends), torch.cat(pieces), **EXACT)
     torch.testing.assert_close(grouped(x, weight, ends), torch.cat(pieces), **EXACT)
+    op = torch.ops.lopa_bench.grouped  # what a compiler calls in its place
+    assert torch.equal(op(x, weight, ends), grouped(x, weight, ends))
+    assert op(x.to("meta"), weight.to("meta"), ends.to("meta")).shape == torch.cat(pieces).shape
 
 
 @torch.inference_mode()

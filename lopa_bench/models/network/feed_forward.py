@@ -107,11 +107,26 @@ class Stack(nn.Module):
 
 def grouped(x_SI: Tensor, weight_NOI: Tensor, ends_N: Tensor) -> Tensor:
     """[S, O]: the rows of x before ends[0] times the first matrix, those from there to ends[1] times the second, ..."""
+    return (_compiled if torch.compiler.is_compiling() else _grouped)(x_SI, weight_NOI, ends_N)
+
+
+def _grouped(x_SI: Tensor, weight_NOI: Tensor, ends_N: Tensor) -> Tensor:
     if has_grouped(x_SI.device.type, x_SI.dtype) and all(
         size * x_SI.element_size() % ALIGNED == 0 for size in weight_NOI.shape[1:]
     ):
         return F.grouped_mm(x_SI, weight_NOI.transpose(1, 2), offs=ends_N)
     return segmented(x_SI, weight_NOI, ends_N)
+
+
+# A compiler takes the product as one step that it does not look into: what it can do depends on device and dtype.
+@torch.library.custom_op("lopa_bench::grouped", mutates_args=())
+def _compiled(x_SI: Tensor, weight_NOI: Tensor, ends_N: Tensor) -> Tensor:
+    return _grouped(x_SI, weight_NOI, ends_N)
+
+
+@_compiled.register_fake
+def _(x_SI: Tensor, weight_NOI: Tensor, ends_N: Tensor) -> Tensor:
+    return x_SI.new_empty(len(x_SI), weight_NOI.shape[1])
 
 
 def segmented(x_SI: Tensor, weight_NOI: Tensor, ends_N: Tensor) -> Tensor:
