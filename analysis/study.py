@@ -200,7 +200,18 @@ def place_of(run: Run) -> Key:
 
 
 # Settings with which a base decoder trades quality for speed. Who is shown at the best of several of them was tuned.
-TUNED = ("tau_conf", "tau_add", "tau_act", "factor", "tokens_per_step", "steps", "block_size")
+TUNED = (
+    "tau_conf",
+    "tau_add",
+    "tau_act",
+    "factor",
+    "gamma",
+    "delta",
+    "tau_entropy",
+    "tokens_per_step",
+    "steps",
+    "block_size",
+)
 
 
 def _tuned_apart(a: Run, b: Run) -> int:

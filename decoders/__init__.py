@@ -15,6 +15,7 @@ from decoders.families.greedy import GREEDY
 from decoders.families.llada import LLADA
 from decoders.families.llada2 import LLADA2
 from decoders.families.sdar import SDAR
+from decoders.families.set_size import EB, ENTROPY, FRECHET
 from decoders.families.unmasked import UNMASKED, resolve_unmasked
 from decoders.loop import decode
 from decoders.parts.scores import Score
@@ -22,9 +23,8 @@ from decoders.resolve import resolve
 from decoders.spec import Base, Decoder
 from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
 
-BASES: dict[str, Base] = {
-    base.name: base for base in (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2)
-}
+_ALL = (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2, EB, FRECHET, ENTROPY)
+BASES: dict[str, Base] = {base.name: base for base in _ALL}
 
 
 def make_decoder(config: DecoderConfig) -> Decoder:

@@ -84,7 +84,7 @@ class Branch:
 
     ids: prompt and the window so far. masks: masks left, per block. activated: per block, whether it may be forced.
     ready: leading blocks that are finished and verified, so that their keys and values may enter the cache (a
-    lookahead token finishes no block before its branch has won). ended: an end token was filled.
+    lookahead token finishes no block before its branch has won). end: position of the first end token that was filled.
     memory: what the fill rule remembers from step to step (a schedule's position).
     """
 
@@ -92,7 +92,7 @@ class Branch:
     masks: list[int]
     activated: list[bool]
     ready: int = 1
-    ended: bool = False
+    end: int | None = None
     extra: Extra | None = None
     memory: tuple[int, ...] = ()
 
@@ -111,7 +111,7 @@ class Branch:
             self.masks.copy(),
             self.activated.copy(),
             self.ready,
-            self.ended,
+            self.end,
             None,
             self.memory,
         )
@@ -123,19 +123,25 @@ class Branch:
         new.ids[positions] = tokens
         for block in layout.block_of(positions):
             new.masks[block] -= 1
-        new.ended = self.ended or bool(np.isin(tokens, vocab.end_ids).any())
+        ends = positions[np.isin(tokens, vocab.end_ids)].tolist()
+        new.end = min([*ends, *([] if self.end is None else [self.end])], default=None)
         return new
 
     def stands_as(self, other: Branch) -> bool:
         """Whether both are the same text at the same point of its decoding, so that what follows is the same."""
-        mine = (self.masks, self.activated, self.ready, self.ended, self.memory)
-        theirs = (other.masks, other.activated, other.ready, other.ended, other.memory)
+        mine = (self.masks, self.activated, self.ready, self.end, self.memory)
+        theirs = (other.masks, other.activated, other.ready, other.end, other.memory)
         return mine == theirs and np.array_equal(self.ids, other.ids)
 
     def verify(self) -> None:
         """Marks the leading finished blocks as ready for the cache."""
         while self.ready < len(self.masks) and self.masks[self.ready] == 0:
             self.ready += 1
+
+    @property
+    def ended(self) -> bool:
+        """Whether an end token was filled."""
+        return self.end is not None
 
     @property
     def masks_left(self) -> int:

@@ -127,6 +127,22 @@ def block_config(case: dict[str, Any]) -> DecoderConfig:
     )  # fmt: skip
 
 
+def set_config(case: dict[str, Any]) -> DecoderConfig:
+    """Settings of the rules that bound how many masks are filled, and of KLASS."""
+    p, decoder = case["params"], case["decoder"]
+    length = p.get("gen_length") or p["max_new_tokens"]
+    shared: dict[str, Any] = {"gen_length": length, "block_size": p.get("block_length", length), **RELEASED}
+    shared["cache"] = {"nocache": "none"}.get(p.get("variant", "nocache"), p.get("variant", "").removesuffix("_cache"))
+    if decoder == "eb":
+        stops = p["stop_until_eos"]
+        behind = {"behind_end": "wait", "decode_tail": False} if stops else {}
+        return DecoderConfig(name="eb", gamma=p["gamma"], **{**shared, **behind})
+    if decoder == "frechet":
+        first = "unconditional" if "max_new_tokens" in p else "rule"
+        return DecoderConfig(name="frechet", delta=p["frechet_margin"], first_position=first, **shared)
+    return DecoderConfig(name="entropy", tau_entropy=p["threshold"], **shared)
+
+
 @dataclass
 class Replay:
     """What happened when a case was run with our decoder."""

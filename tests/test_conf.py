@@ -290,7 +290,10 @@ WRONG_VALUES = [
     ("resume=2", "true or false"),
     ("resume=perhaps", "true or false"),
     ("fail_fast=null", "true or false"),
-    ("decoder=null", "ar, d2f, dream, fast_dllm, greedy, llada, lopa, served"),
+    (
+        "decoder=null",
+        "ar, d2f, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, llada, llada2, lopa, sdar, served",
+    ),
     ("decoder.k=0,2", "one value, -m decoder.k=0,2 for a job each, or \"decoder.k='0,2'\" for one value with a comma"),
     ("+decoder.k=3", "decoder.k=3"),
     ("backend.threads=99999999999999999999", "integers up to 9223372036854775807"),

@@ -12,7 +12,7 @@ from decoders import BASES, DecoderConfig, DecoderError, ScoreConfig, make_decod
 from decoders.config import settings
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"name": "nope"}, "unknown; allowed: greedy, llada, dream, fast_dllm, d2f, sdar, fast_dllm_v2, llada2, lopa, ar"),
+    ({"name": "nope"}, f"decoder=nope is unknown; allowed: {', '.join(BASES)}, lopa, ar, served"),
     ({"name": None}, "decoder.name=null is not allowed; allowed: text"),
     ({"name": "d\n2f"}, r"decoder='d\n2f' is unknown"),
     ({"base": "nope"}, "decoder.base=nope is unknown; allowed: greedy, llada, dream, fast_dllm, d2f"),
@@ -42,6 +42,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"fill": "quota"}, "decoder.fill=quota is not supported by d2f; allowed: threshold"),
     ({"fill": 5}, "decoder.fill=5 is not allowed; allowed: text"),
     ({"cache": "dual"}, "decoder.cache=dual is not supported by d2f; allowed: exact, none"),
+    ({"name": "eb", "gamma": -0.1}, "decoder.gamma=-0.1 is not allowed; allowed: a finite number from 0 to 1000000"),
+    ({"name": "frechet", "delta": 1.5}, "decoder.delta=1.5 is not allowed; allowed: a finite number from -65536 to 1"),
+    ({"name": "entropy", "tau_entropy": "low"}, "decoder.tau_entropy=low is not allowed; allowed: a finite number"),
+    ({"name": "eb", "behind_end": "stop"}, "decoder.behind_end=stop is not allowed; allowed: fill, wait, or null"),
+    ({"name": "eb", "first_position": "unconditional"}, "decoder.first_position=unconditional has no meaning for"),
     ({"name": "fast_dllm", "cache": "exact"}, "decoder.cache=exact needs decoder.attention=block_causal"),
     ({"name": "fast_dllm", "cache": "dual", "attention": "block_causal"}, "needs decoder.attention=full; allowed with"),
     ({"name": "llada", "gen_length": 8, "block_size": 4, "steps": 5}, "multiples of the 2 blocks"),
@@ -57,6 +62,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"name": "greedy", "tau_conf": 0.5}, "decoder.tau_conf=0.5 has no meaning for decoder=greedy; allowed: null; "),
     ({"name": "dream", "block_size": 8}, "decoder.block_size=8 has no meaning for decoder=dream"),
+    ({"name": "eb", "delta": 0.1}, "decoder.delta=0.1 has no meaning for decoder=eb; allowed: null; its settings: "),
+    ({"name": "entropy", "tau_conf": 0.5}, "decoder.tau_conf=0.5 has no meaning for decoder=entropy"),
+    ({"base": "frechet", "gamma": 0.5}, "decoder.gamma=0.5 has no meaning for decoder.base=frechet"),
     ({"base": "dream", "block_size": 8}, "decoder.block_size=8 has no meaning for decoder.base=dream; allowed: null; "),
     ({"name": "greedy", "tau_add": 0.5}, "decoder.tau_add=0.5 has no meaning for decoder=greedy"),
     ({"name": "d2f", "complete": "verify"}, "decoder.complete=verify has no meaning for decoder=d2f"),

@@ -75,6 +75,7 @@ def test_ids_and_base_steps_equal_those_of_the_base(
 CACHED = [
     *[("d2f", attention, cache) for attention in ("full", "block_causal") for cache in ("none", "exact")],
     *[(base, "full", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "prefix", "dual")],
+    *[(base, "full", cache) for base, cache in (("eb", "dual"), ("frechet", "prefix"), ("entropy", "none"))],
     *[(base, "block_causal", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "exact")],
     ("dream", "full", "none"),
     *[(base, "block_causal", cache) for base in ("sdar", "llada2") for cache in ("none", "exact")],

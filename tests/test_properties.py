@@ -45,6 +45,10 @@ VALUES = {
     "tokens_per_step": st.integers(1, 4),
     "store": st.sampled_from(["merged", "forward"]),
     "factor": st.sampled_from([0.01, 1.0, 50.0]),
+    "gamma": st.sampled_from([0.0, 0.1, 2.0, 1e6]),
+    "delta": st.sampled_from([-5.0, -0.3, 0.25, 1.0]),
+    "tau_entropy": st.sampled_from([0.0, 0.5, 1.5, 99.0]),
+    "behind_end": st.sampled_from(["fill", "wait"]),
     "empty_steps": st.sampled_from(["skip", "run"]),
 }
 SCORE_VALUES = {

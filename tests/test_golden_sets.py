@@ -1,0 +1,109 @@
+"""Rules that bound how many masks are filled, against step-by-step traces of the released programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decoders import DecoderConfig
+from decoders.parts.fills import Factor, Fill, View
+from decoders.parts.set_fills import EntropyBounded, EntropyThreshold, Frechet
+from decoders.state import Branch, Layout
+from tests.golden_cases import Replay, cases_of, load, replay, set_config
+
+PROB, CONF = 2e-5, 1e-4  # tolerances of the traces' README
+
+
+def check_step(run: Replay, i: int, theirs: dict[str, Any], entropy: int | None) -> None:
+    """What was fed, what the network said, what was filled, what was kept. `entropy`: its place in a trace's masks."""
+    assert run.generation is not None
+    ours, request, prediction = run.generation.steps[i], run.requests[i], run.predictions[i]
+    for position, token, prob, *more in theirs["masked"]:
+        at = (0, position - request.start)
+        assert prediction.token[at] == token, (i, position)
+        assert prediction.prob[at] == pytest.approx(prob, abs=PROB)
+        if entropy is not None:
+            assert -prediction.measure("neg_entropy")[at] == pytest.approx(more[entropy], abs=CONF)
+    commit = theirs["commit"]
+    assert dict(zip(ours.positions, ours.tokens)) == dict(zip(commit["positions"], commit["tokens"], strict=True)), i
+    assert (request.start, request.ids.shape[1]) == (theirs["forward_start"], theirs["forward_len"])
+    kept = theirs["kv_commit"]
+    assert ours.kept == ((kept["start"], kept["end"]) if kept else None)
+
+
+@pytest.mark.parametrize("name", cases_of("eb", "frechet", "entropy_threshold"))
+def test_golden_set_size(name: str) -> None:
+    case = load(name)
+    run = replay(case, set_config(case))
+    assert run.generation is not None
+    assert run.generation.forwards == case["counts"]["forward_passes"]
+    entropy = {"eb": 1, "entropy_threshold": 0}.get(case["decoder"])
+    for i, theirs in enumerate(case["steps"]):
+        check_step(run, i, theirs, entropy)
+    ids = case["final"]["generated_ids"]
+    if case["params"].get("stop_until_eos"):  # the program leaves masks behind the end token, our text ends with it
+        ids = ids[: ids.index(case["eos_token_id"]) + 1]
+    assert list(run.generation.ids) == ids
+
+
+def test_some_of_the_traces_tell_the_rules_apart() -> None:
+    """A trace in which each forward fills one mask would be passed by a rule that never fills two."""
+    for decoder in ("eb", "frechet", "entropy_threshold"):
+        counts = [len(step["commit"]["positions"]) for name in cases_of(decoder) for step in load(name)["steps"]]
+        assert np.max(counts) > 2
+
+
+def select(fill: type[Fill], probs: list[float], entropy: list[float], end: int | None = None, **settings: Any) -> Any:
+    """What one round fills, best first, of masks with these probabilities and entropies."""
+    n, values = len(probs), np.array(probs, dtype=np.float32)
+    measures = {"neg_entropy": -np.array(entropy, dtype=np.float32)}
+    view = View(np.arange(n), np.ones(n, int), np.zeros(n, int), values, values, np.ones(n, bool), measures)
+    branch = replace(Branch.start([0]), end=end)
+    return (
+        fill(DecoderConfig(**settings), Layout(0, n, n), np.random.default_rng(0).random).select(view, branch).tolist()
+    )
+
+
+ONES = [0.0, 0.0, 0.0, 0.0]
+
+
+def test_golden_entropy_bound_counts_the_ranks_before() -> None:
+    """Best first 1, 2, 0, 3. The sum of the entropies before a rank may be gamma and not more; the rank's own may be
+    any."""
+    rule = {"probs": [0.5, 0.9, 0.7, 0.3], "entropy": [2.0, 0.25, 0.25, 9.0]}
+    assert select(EntropyBounded, **rule, gamma=0.0) == [1]
+    assert select(EntropyBounded, **rule, gamma=0.25) == [1, 2]
+    assert select(EntropyBounded, **rule, gamma=0.5) == [1, 2, 0]
+    assert select(EntropyBounded, **rule, gamma=1e6) == [1, 2, 0, 3]
+    assert select(EntropyBounded, [1.0] * 4, ONES, gamma=0.0) == [0, 1, 2, 3]  # certain of all: no bound is needed
+
+
+def test_golden_masks_behind_the_end_wait_for_those_before_it() -> None:
+    rule: dict[str, Any] = {"probs": [0.5, 0.9, 0.7, 0.3], "entropy": ONES, "gamma": 0.0}
+    assert select(EntropyBounded, **rule, end=2, behind_end="wait") == [1, 0]
+    assert select(EntropyBounded, **rule, end=2, behind_end="fill") == [1, 2, 0, 3]
+    assert select(EntropyBounded, **rule, end=0, behind_end="wait") == [1, 2, 0, 3]  # none are left before it
+
+
+def test_golden_frechet_is_strict_and_with_equal_probabilities_the_factor_rule() -> None:
+    """Ranks .875 .75 .5: L_n - U_n is .75, .375, -.375."""
+    probs = [0.75, 0.875, 0.5]
+    assert select(Frechet, probs, ONES, delta=0.75) == [1]  # none passes: the best alone
+    assert select(Frechet, probs, ONES, delta=0.375) == [1]
+    assert select(Frechet, probs, ONES, delta=0.374) == [1, 0]
+    assert select(Frechet, probs, ONES, delta=-0.376) == [1, 0, 2]
+    assert select(Frechet, [1.0] * 3, ONES, delta=0.999) == [0, 1, 2]
+    for equal in (0.5, 0.75, 0.875, 0.9375):
+        for delta in (0.1, 0.3, 0.7):
+            count = len(select(Frechet, [equal] * 12, ONES, delta=delta))
+            assert count == len(select(Factor, [equal] * 12, ONES, factor=1 - delta))
+
+
+def test_golden_entropy_threshold_takes_the_threshold_itself_and_the_lowest() -> None:
+    rule: dict[str, Any] = {"probs": [0.5] * 3, "entropy": [0.75, 0.5, 0.5]}
+    assert select(EntropyThreshold, **rule, tau_entropy=0.5) == [1, 2]
+    assert select(EntropyThreshold, **rule, tau_entropy=0.25) == [1]  # the first of equals
+    assert select(EntropyThreshold, [0.5], [5.0], tau_entropy=0.0) == [0]
