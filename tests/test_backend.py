@@ -129,6 +129,16 @@ def test_prefix_reuse_is_exact_for_an_equal_prompt_under_block_causal_attention(
         assert generations[1].steps[0].tokens_processed == generations[0].steps[0].tokens_processed - expected[1]
 
 
+def test_a_text_that_ends_before_its_prompt_is_kept_leaves_nothing_to_reuse() -> None:
+    """Everything passes at once, so no second forward asks for the keys and values of the first."""
+    config = DecoderConfig(name="d2f", gen_length=8, block_size=8, tau_conf=0.0, attention="block_causal")
+    local = LocalBackend(real().model, 128, prefix_reuse="exact")
+    vocab = Vocabulary(local.config.mask_id, (), local.config.vocab_size)
+    outcomes = dict(local.stream([job(config, [3, 17, 21, 40, 5], vocab) for _ in range(3)]))
+    assert [outcomes[i].cached for i in range(3)] == [0, 0, 0]
+    assert len({outcomes[i].generation.ids for i in range(3)}) == 1  # type: ignore[union-attr]
+
+
 def test_a_temperature_draws_by_the_seed_and_not_by_the_batch() -> None:
     """The same seed draws the same text, alone and packed; another seed another one; frequencies follow the softmax."""
     decoder = make_decoder(DecoderConfig(name="greedy", gen_length=6, temperature=1.0))

@@ -59,6 +59,7 @@ class Session:
         assert self.segment is not None, "keep before the first forward"
         assert self.last is not None
         self.segment.commit(keep.row, keep.start, keep.end)
+        self.cache.held = max(self.cache.held, keep.end)
         start, arrays = self.last
         self.kept = start, {name: values[keep.row] for name, values in arrays.items()}
 
@@ -205,10 +206,10 @@ class LocalBackend:
         shared = 0
         if self.prefix_reuse != "off":
             shared = next((i for i, (a, b) in enumerate(zip(cache.prompt, prompt)) if a != b), len(prompt))
-            shared = min(shared, len(cache.prompt), len(prompt) - 1)  # the last token is always fed
+            shared = min(shared, len(cache.prompt), len(prompt) - 1, cache.held)  # the last token is always fed
             if self.prefix_reuse == "exact" and list(cache.prompt) != list(prompt):
                 shared = 0
-        cache.prompt = tuple(prompt)
+        cache.prompt, cache.held = tuple(prompt), shared
         return cache, shared
 
     def _finish(self, entry: _Running, batch: int) -> Outcome:

@@ -24,7 +24,8 @@ class KVCache:
         self.k_LKPE = torch.zeros(shape, device=device, dtype=dtype)
         self.v_LKPE = torch.zeros(shape, device=device, dtype=dtype)
         self.max_length = max_length
-        self.prompt: tuple[int, ...] = ()  # the prompt whose positions it holds, for reuse by a later request
+        self.prompt: tuple[int, ...] = ()  # whose positions it holds, for reuse by a later request ...
+        self.held = 0  # ... as far as they were kept before that text ended
 
     def write(self, layer: int, start: int, k_KWE: Tensor, v_KWE: Tensor) -> None:
         """Puts keys and values [K, W, E] of one layer at positions [start, start + W)."""
