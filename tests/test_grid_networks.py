@@ -13,6 +13,7 @@ from decoders import DecoderConfig, Generation, Vocabulary, decode, make_decoder
 from lopa_bench.backends.local import LocalBackend, Pending
 from lopa_bench.models.config import ModelConfig, Shift
 from lopa_bench.models.network.transformer import Transformer
+from tests.golden_cases import backend as network
 
 torch.set_num_threads(1)  # the networks are tiny
 
@@ -131,3 +132,35 @@ def test_packed_samples_decode_as_alone(config: DecoderConfig) -> None:
         for one, expected in zip(packed, alone):
             assert one.ids == expected.ids
             assert [step.positions for step in one.steps] == [step.positions for step in expected.steps]
+
+
+FULL = ("greedy", "llada", "fast_dllm", "d2f", "dream")
+BLOCKWISE = ("sdar", "llada2", "fast_dllm_v2")
+
+
+@pytest.mark.parametrize("model", ["dream_a", "llada_a", "sdar_a", "sdar_moe_a", "fdv2_b", "llada2_a", "llada_moe_a"])
+def test_every_family_decodes_with_every_decoder_that_it_allows_also_packed_together(model: str) -> None:
+    """With lookahead and without, all decoders in the same calls: the ids are those of each alone."""
+    local = network(model)
+    config = local.config
+    vocab = Vocabulary(config.mask_id, config.end_ids, config.vocab_size)
+    absolute = config.grid == "absolute"
+    names = [name for name in (*FULL, *BLOCKWISE) if (config.shifted or name != "fast_dllm_v2")]
+    jobs = []
+    for number, name in enumerate(name for name in names if not (absolute and name == "dream")):
+        shared: dict[str, Any] = {"gen_length": 11, "grid": config.grid}
+        shared |= {"block_size": 4} if name != "dream" else {}
+        shared |= {"attention": "block_causal"} if absolute or name in BLOCKWISE else {}
+        for k, select in ((0, None), (2, None), (2, "exact")):
+            decoder = make_decoder(DecoderConfig(base=name, k=k, select=select, **shared))
+            prompt = PROMPTS[number % len(PROMPTS)]
+            jobs.append(Pending(prompt, lambda cached, d=decoder, p=prompt: decode(d, p, vocab, cached)))
+    alone, packed = (dict(local.stream(jobs, batch)) for batch in (1, 8))
+    for i in range(len(jobs)):
+        one, other = alone[i].generation, packed[i].generation
+        assert one is not None
+        assert other is not None
+        assert one.ids == other.ids
+        assert [step.positions for step in one.steps] == [step.positions for step in other.steps]
+        if i % 3 == 2:  # exact lookahead
+            assert one.ids == alone[i - 2].generation.ids  # type: ignore[union-attr]
