@@ -231,6 +231,9 @@ def _cache(config: DecoderConfig, base: Base) -> str:
     """The cache policy: as set, else the base's own where attention allows it, else an exact one where there is one."""
     attention = config.attention or "full"
     fitting = base.caches_under(attention)
+    if not fitting:
+        other = " or ".join(name for name in base.window.caches if base.caches_under(name))
+        raise DecoderError(f"decoder.attention={attention} is not supported by {base.name}; allowed: {other}")
     if config.cache is not None:
         _allow("cache", config.cache, base.caches, base.name)
         if config.cache not in fitting:
@@ -240,9 +243,6 @@ def _cache(config: DecoderConfig, base: Base) -> str:
                 f"allowed with {attention}: {', '.join(fitting)}"
             )
         return config.cache
-    if not fitting:
-        other = " or ".join(name for name in base.window.caches if base.caches_under(name))
-        raise DecoderError(f"decoder.attention={attention} is not supported by {base.name}; allowed: {other}")
     preferred = [base.readable["cache"], "exact" if attention == "block_causal" else "none", fitting[0]]
     return next(cache for cache in preferred if cache in fitting)
 
