@@ -105,7 +105,9 @@ class _Run:
             self._record(forward, Choice(0, NO_MASKS, NOTHING, branch, (score,)))
 
     def _stored(self, branch: Branch) -> Generator[Request, Prediction, Branch]:
-        """`branch` after the forwards that only store finished blocks, with what they hand over filled in."""
+        """`branch` after the forwards that only store finished blocks, with what they hand over filled in. Nothing
+        would read the last block, so it is not stored.
+        """
         while (request := self.cache.store(branch)) is not None:
             self.window.advance(branch)
             if self.parts.complete(branch):

@@ -98,14 +98,14 @@ class ExactBlocks(Cache):
         return self.window.layout.settled(branch.ready - 1)
 
     def store(self, branch: Branch) -> Request | None:
-        """A forward of its own for each finished block (SDAR, Fast-dLLM v2), the last one apart, which nothing reads.
+        """A forward of its own for each finished block (SDAR, Fast-dLLM v2).
 
         The prompt is stored by the first block's forwards, unless its own says that block's first token.
         """
         layout, hands_over = self.window.layout, self.window.hands_over
         ready = self._ready(branch)
         due = branch.ready > 1 or (hands_over and ready == layout.prompt)
-        if not due or not self.cached < ready < layout.end or not (hands_over or self.config.store == "forward"):
+        if not due or ready <= self.cached or not (hands_over or self.config.store == "forward"):
             return None
         finished = branch.copy()
         finished.ids = finished.ids[:ready]
