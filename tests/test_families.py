@@ -11,8 +11,10 @@ import pytest
 
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.check import config_of
+from lopa_bench.models.checkpoint.families.reading import model_config
 from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.layouts import LAYOUTS, read_config
+from lopa_bench.models.loaded import count_parameters
 from lopa_bench.settings import model as settings
 
 MODELS = Path(__file__).parent / "golden" / "models"
@@ -107,6 +109,38 @@ def test_another_network_than_the_family_s_is_refused_by_name(
     assert message in str(caught.value)
     assert "allowed" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+QWEN3_8B = {
+    "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "vocab_size": 151936,
+}  # fmt: skip
+QWEN2_7B = {
+    "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+    "num_key_value_heads": 4, "vocab_size": 152064,
+}  # fmt: skip
+QWEN3_30B = {
+    "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_hidden_layers": 48,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
+    "num_experts_per_tok": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "count"),
+    [
+        ("dream", QWEN2_7B, 7_615_616_512),  # Qwen2.5-7B, which Dream and Fast-dLLM v2 started from
+        ("fast_dllm_v2", QWEN2_7B, 7_615_616_512),
+        ("dream_reasoner", QWEN3_8B, 8_190_735_360),  # Qwen3-8B, which DreamReasoner and SDAR started from
+        ("sdar", QWEN3_8B, 8_190_735_360),
+        ("sdar_moe", QWEN3_30B, 30_532_122_624),  # Qwen3-30B-A3B
+    ],
+)
+def test_a_network_of_published_sizes_has_the_published_number_of_parameters(
+    family: str, sizes: dict[str, Any], count: int
+) -> None:
+    config = model_config(LAYOUTS[family], {**sizes, "mask_token_id": 3}, "config.json")
+    assert count_parameters(config) == count
 
 
 @pytest.mark.parametrize(
