@@ -56,6 +56,8 @@ ON_THE_GRID = [name for name, facts in MODELS.items() if facts.get("grid") == "a
 def fits(decoder: str, model: str) -> bool:
     if model in CAUSAL or decoder == "ar":
         return model in CAUSAL and decoder == "ar"
+    if "diffusion_gemma" in (decoder, model):
+        return model == "diffusion_gemma" and decoder in ("diffusion_gemma", "served")
     return not (decoder == "dream" and model in ON_THE_GRID)  # it has no blocks to count
 
 
@@ -86,7 +88,7 @@ def test_every_model_file_is_valid_says_what_it_is_and_pins_nothing_unverified()
         assert facts["name"] == name
         text = (CONF / "model" / f"{name}.yaml").read_text()
         if name not in ("dream", "llada", "mini", *CAUSAL):
-            assert facts["layout"] in LAYOUTS, name
+            assert facts["layout"] in (*LAYOUTS, "diffusion_gemma"), name
             assert (facts["revision"], facts["path"].count("/")) == (None, 1), name
             assert all(f"# {word}" in text for word in ("Ids: ", "Logits: ", "Licence: ")), name
 
@@ -292,7 +294,8 @@ WRONG_VALUES = [
     ("fail_fast=null", "true or false"),
     (
         "decoder=null",
-        "ar, d2f, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, llada, llada2, lopa, sdar, served",
+        "ar, d2f, diffusion_gemma, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, llada, llada2, lopa, "
+        "sdar, served",
     ),
     ("decoder.k=0,2", "one value, -m decoder.k=0,2 for a job each, or \"decoder.k='0,2'\" for one value with a comma"),
     ("+decoder.k=3", "decoder.k=3"),

@@ -87,6 +87,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
 LOADERS: Mapping[str, tuple[str, ...]] = {
     "torch": (
         "lopa_bench.backends.autoregressive",
+        "lopa_bench.backends.diffusion_gemma",
         "lopa_bench.backends.local",
         "lopa_bench.backends.readout",
         "lopa_bench.engines.autoregressive",

@@ -19,6 +19,7 @@ from lopa_bench.models.checkpoint.loader import load_model
 
 GOLDEN = Path(__file__).parent / "golden" / "models"
 FILES = sorted((Path(__file__).parents[1] / "conf" / "model").glob("*.yaml"))
+# Those with a "model" inside bring a decoder of their own.
 PUBLISHED = [facts for path in FILES if "layout" in (facts := yaml.safe_load(path.read_text()))]
 LAYOUTS = {(facts["layout"], facts["attention"]) for facts in PUBLISHED}
 # layout -> a recorded checkpoint of its network, and what its config.json says otherwise
@@ -39,20 +40,25 @@ PROMPTS = [[5, 9, 11, 23, 42], [7, 8], [13, 3, 77, 21, 60, 61, 62, 63, 2]]
 LENGTH, BLOCK = 8, 4
 
 
-def allowed(attention: str, grid: str) -> Iterator[Decoder]:
-    """Every decoder alone and as the base of LoPA, but for those without blocks on a grid that counts them."""
+def allowed(attention: str, grid: str, shifted: bool) -> Iterator[Decoder]:
+    """Every decoder alone and as the base of LoPA that fits the model; the others are refused for what does not."""
     for name, base in BASES.items():
-        has_blocks = "block_size" in base.window.reads
         settings: dict[str, Any] = {"gen_length": LENGTH, "attention": attention, "grid": grid}
-        if has_blocks:
+        if "block_size" in base.window.reads:
             settings["block_size"] = BLOCK
         for chosen in ({"name": name}, {"name": "lopa", "base": name, "k": 2}):
             config = DecoderConfig(**settings, **chosen)
-            if grid in base.window.grids:
-                yield make_decoder(config)
-            else:
-                with pytest.raises(DecoderError, match=r"decoder\.grid=absolute is not supported"):
+            if grid not in base.window.grids:
+                with pytest.raises(DecoderError, match=rf"decoder\.grid={grid} is not supported"):
                     make_decoder(config)
+            elif not base.caches_under(attention):
+                with pytest.raises(DecoderError, match=rf"decoder\.attention={attention} is not supported"):
+                    make_decoder(config)
+            elif base.window.hands_over and not shifted:
+                with pytest.raises(DecoderError, match="allowed: models whose logits are shifted by one"):
+                    make_decoder(config).check_shift(shifted)
+            else:
+                yield make_decoder(config)
 
 
 def texts(backend: LocalBackend, decoder: Decoder, vocabulary: Vocabulary, batch: int) -> list[tuple[int, ...]]:
@@ -84,7 +90,7 @@ def test_every_published_layout_decodes_with_every_decoder_alone_and_packed(
     model = load_model(folder, torch.float32, torch.device("cpu"))
     vocabulary = Vocabulary(config.mask_id, config.end_ids, config.vocab_size)
     decoded = 0
-    for decoder in allowed(attention, config.grid):
+    for decoder in allowed(attention, config.grid, config.shifted):
         alone = texts(LocalBackend(model, 64), decoder, vocabulary, 1)
         assert texts(LocalBackend(model, 64), decoder, vocabulary, len(PROMPTS)) == alone, decoder.config
         for ids in alone:

@@ -29,6 +29,8 @@ from lopa_bench.models.text.tokenizers import Codec, codec_for, load_tokenizer
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.model import ModelSettings
 
+CAUSAL = "AutoModelForCausalLM"
+
 
 @dataclass
 class CausalModel:
@@ -42,8 +44,8 @@ class CausalModel:
     dtype: torch.dtype
 
 
-def load_causal(model: ModelSettings, backend: LocalSettings) -> CausalModel:
-    """A causal checkpoint as configured; no code of it is run. Raises CheckpointError."""
+def load_causal(model: ModelSettings, backend: LocalSettings, kind: str = CAUSAL) -> CausalModel:
+    """A checkpoint as configured, of a class of transformers; no code of it is run. Raises CheckpointError."""
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
@@ -52,12 +54,14 @@ def load_causal(model: ModelSettings, backend: LocalSettings) -> CausalModel:
     dtype = pick_dtype(model.dtype, device)
     folder = locate(model.path, model.revision)
     if model.lora is not None:
-        raise CheckpointError(f"model.lora={model.lora} is not supported for model.layout=causal; merge it beforehand")
+        raise CheckpointError(
+            f"model.lora={model.lora} is not supported for model.layout={model.layout}; merge it beforehand"
+        )
     tokenizer = load_tokenizer(folder)
-    network = _load(folder, dtype).to(device).eval().requires_grad_(False)
+    network = _load(folder, dtype, kind).to(device).eval().requires_grad_(False)
     set_threads(network, backend.threads)
     size = network.get_input_embeddings().num_embeddings
-    codec = codec_for(model, tokenizer, network.config.bos_token_id, size)
+    codec = codec_for(model, tokenizer, network.config.get_text_config().bos_token_id, size)
     ends = end_ids(model.end_ids, _configured_ends(network), codec, size, folder)
     cache_name = "cache" if "cache" in inspect.signature(network.forward).parameters else "past_key_values"
     if backend.compile:
@@ -65,18 +69,21 @@ def load_causal(model: ModelSettings, backend: LocalSettings) -> CausalModel:
     return CausalModel(network, codec, tuple(ends), cache_name, device, dtype)
 
 
-def _load(folder: Path, dtype: torch.dtype) -> Any:
+def _load(folder: Path, dtype: torch.dtype, kind: str) -> Any:
     """The network of a folder, all of it from the files: what is missing there, transformers draws at random."""
     import transformers
 
-    kind: Any = transformers.AutoModelForCausalLM
+    found = getattr(transformers, kind, None)
+    if found is None:
+        raise CheckpointError(f"transformers {transformers.__version__} has no {kind}; allowed: a newer version")
+    what = "causal" if kind == CAUSAL else kind
     try:
-        network, info = kind.from_pretrained(
+        network, info = found.from_pretrained(
             folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, output_loading_info=True
         )
     except Exception as error:  # of every kind, from JSON that is broken to shapes that do not fit
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise CheckpointError(f"{folder} is no causal checkpoint that transformers can load: {reason}") from None
+        raise CheckpointError(f"{folder} is no {what} checkpoint that transformers can load: {reason}") from None
     if missing := sorted(map(str, info["missing_keys"])):
         more = f" and {len(missing) - 1} more" if missing[1:] else ""
         raise CheckpointError(f"{folder} does not fit its config.json: missing: {missing[0]}{more}")
@@ -86,7 +93,7 @@ def _load(folder: Path, dtype: torch.dtype) -> Any:
 
 def _configured_ends(network: Any) -> list[int]:
     found: list[int] = []
-    for ids in (network.config.eos_token_id, network.generation_config.eos_token_id):
+    for ids in (network.config.get_text_config().eos_token_id, network.generation_config.eos_token_id):
         found += ids if isinstance(ids, list) else [] if ids is None else [ids]
     return found
 

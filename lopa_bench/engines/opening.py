@@ -18,6 +18,10 @@ def open_engine(plan: Plan, run_folder: Any) -> Engine:
         from lopa_bench.engines.autoregressive import AutoregressiveEngine
 
         return AutoregressiveEngine(plan)
+    if plan.config.decoder.name == "diffusion_gemma":
+        from lopa_bench.engines.autoregressive import DiffusionGemmaEngine
+
+        return DiffusionGemmaEngine(plan)
     from lopa_bench.engines.masked import MaskedEngine
 
     return MaskedEngine(plan)

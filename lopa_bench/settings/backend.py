@@ -139,5 +139,11 @@ def check_together(settings: BackendSettings, decoder: str, model: str, layout: 
             f"decoder=ar needs an autoregressive model; allowed: model=mini_ar, qwen3_8b, causal, not model={model} "
             f"(model.layout={layout})"
         )
+    if (decoder == "diffusion_gemma") != (layout == "diffusion_gemma") and decoder != "served":
+        right = "decoder=diffusion_gemma" if layout == "diffusion_gemma" else "model=diffusion_gemma"
+        raise BackendError(
+            f"decoder={decoder} cannot run model={model} (model.layout={layout}): DiffusionGemma has no masks to fill, "
+            f"and its sampler fits no other model; allowed: {right}"
+        )
     if decoder != "ar" and is_causal:
         raise BackendError(f"model={model} is autoregressive: decoder={decoder} cannot run it; allowed: decoder=ar")

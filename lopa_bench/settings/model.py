@@ -15,6 +15,7 @@ LAYOUTS = (
     *("a2d_llama", "a2d_qwen2", "a2d_qwen3", "dream", "dream_reasoner", "fast_dllm_v2", "llada", "llada2_moe"),
     *("llada_moe", "qwen2", "sdar", "sdar_moe"),
 )
+BY_TRANSFORMERS = ("causal", "diffusion_gemma")  # their networks are not ours
 
 
 @dataclass
@@ -25,7 +26,7 @@ class ModelSettings:
     `block_size`, `attention`, `gen_length`: what the decoders take by default with this model; `attention` is the one
     inside the window of lookahead branches. `grid`: where blocks are counted from, "prompt" or "absolute" (position 0,
     the prompt inside them); null: as the checkpoint's family does.
-    `layout`: a published family (LAYOUTS), or causal (autoregressive); a checkpoint of another is
+    `layout`: a published family (LAYOUTS), causal (autoregressive), or diffusion_gemma; a checkpoint of another is
     refused. `chat_template_kwargs`: further variables of the chat template.
     `max_length`: prompt and generation together. `end_ids`: the ids that end a text; null: those that the checkpoint's
     files name. `toy` marks models whose numbers say nothing about 7B models.
@@ -36,7 +37,7 @@ class ModelSettings:
     revision: str | None = None
     lora: str | None = None
     lora_revision: str | None = None
-    layout: str | None = choice(None, *LAYOUTS, "causal")
+    layout: str | None = choice(None, *LAYOUTS, *BY_TRANSFORMERS)
     dtype: str = choice("auto", "auto", "float32", "bfloat16", "float16")
     max_length: int = number(2048, 2, 2**24)
     gen_length: int = number(512, 1, 65536)

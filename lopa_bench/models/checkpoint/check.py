@@ -8,9 +8,10 @@ from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.adapters import read_adapter
 from lopa_bench.models.checkpoint.files import read_headers, weight_files
 from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.checkpoint.keys import read_json, shown
 from lopa_bench.models.checkpoint.layouts import read_config
 from lopa_bench.models.config import ModelConfig
-from lopa_bench.settings.model import ModelSettings
+from lopa_bench.settings.model import BY_TRANSFORMERS, ModelSettings
 
 
 def check_model(model: ModelSettings) -> ModelConfig | None:
@@ -19,7 +20,13 @@ def check_model(model: ModelSettings) -> ModelConfig | None:
     """
     assert model.path is not None
     folder = locate(model.path, model.revision, weights=False)
-    config = None if model.layout == "causal" else config_of(model, folder)  # such a one is read by transformers
+    config = None if model.layout in BY_TRANSFORMERS else config_of(model, folder)
+    if model.layout == "diffusion_gemma":
+        found = read_json(folder / "config.json").get("model_type")
+        if found != model.layout:
+            raise CheckpointError(
+                f"{folder / 'config.json'}: model_type={shown(found)}; allowed: {shown(model.layout)}"
+            )
     if folder == Path(model.path).expanduser():  # else the weights may not be here yet
         read_headers(weight_files(folder))
     if model.lora:
