@@ -93,10 +93,12 @@ def test_what_the_cache_holds_is_what_it_holds_for_the_base(
     """
     if base == "fast_dllm_v2" and not network(name).config.shifted:
         pytest.skip("it needs shifted logits")
-    size: dict[str, Any] = {} if base == "dream" else {"block_size": 5 if base != "fast_dllm_v2" else 6, "grid": grid}
+    size: dict[str, Any] = {} if base == "dream" else {"block_size": 5, "grid": grid}
     common: dict[str, Any] = {"base": base, "attention": attention, "cache": cache, "gen_length": 19, **size}
     if base in ("d2f", "fast_dllm", "sdar", "llada2", "fast_dllm_v2"):
         common["tau_conf"] = 0.03  # random weights are sure of nothing
+    if base == "fast_dllm_v2":
+        common |= {"block_size": 8, "sub_block_size": 4, "tau_conf": 0.3}  # several forwards a sub-block
     plain, *ahead = (DecoderConfig(k=k, select="exact" if k else None, **common) for k in (0, 1, 4))
     prompts = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3]]
     alone = packed(name, plain, prompts)
