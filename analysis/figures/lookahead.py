@@ -187,7 +187,7 @@ PLOTS = [
         "of eight bins of equally many branches by the probability that the anchor's row of the same call gives the "
         "branch's token, where it still is the best, with 95 % bootstrap bands over samples; stars: means over the "
         "branches that won. The run of each series with most branches.",
-        "a run of lopa with decoder.k above 0",
+        "a sweep of decoder.k",
         rewarded,
     ),
 ]
