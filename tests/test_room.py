@@ -75,6 +75,7 @@ def test_a_run_that_does_not_fit_is_told_its_figures_and_each_setting_that_is_en
     run = demand()
     text = message(run, run.need().total - 1)
     need = run.need()
+    assert (need.weights, need.caches) == (4_000_000, 4 * cache_bytes(CONFIG, 256, 4))
     assert f"needs {need.total / 1e6:.2f} MB on cpu" in text
     assert f"weights {need.weights / 1e6:.2f} MB in float32" in text
     for name in ("run.batch=2", "decoder.k=3", "model.dtype=bfloat16", "model.max_length=128"):
