@@ -12,6 +12,7 @@ from decoders.families.dream import DREAM
 from decoders.families.fast_dllm import FAST_DLLM
 from decoders.families.fast_dllm_v2 import FAST_DLLM_V2
 from decoders.families.greedy import GREEDY
+from decoders.families.klass import KLASS
 from decoders.families.llada import LLADA
 from decoders.families.llada2 import LLADA2
 from decoders.families.sdar import SDAR
@@ -23,7 +24,7 @@ from decoders.resolve import resolve
 from decoders.spec import Base, Decoder
 from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
 
-_ALL = (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2, EB, FRECHET, ENTROPY)
+_ALL = (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2, EB, FRECHET, ENTROPY, KLASS)
 BASES: dict[str, Base] = {base.name: base for base in _ALL}
 
 

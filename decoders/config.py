@@ -60,6 +60,8 @@ class DecoderConfig:
     gamma: float | None = number(None, 0, 1_000_000)
     delta: float | None = number(None, -65536, 1)
     tau_entropy: float | None = number(None, 0, 1_000_000)
+    tau_kl: float | None = number(None, 0, 1_000_000)
+    kl_steps: int | None = number(None, 1, 65536)
     behind_end: str | None = choice(None, "fill", "wait")
     tau_conf: float | None = number(None, 0, 1)
     tau_add: float | None = number(None, 0, 1)

@@ -84,6 +84,7 @@ class _Run:
                 self._record(forward, choice)
                 return self._generation(choice.end)
             self.cache.settle(request, branches, choice.winner)
+            self.cache.follows = choice.winner
             self._record(forward, choice)
             choice.state.verify()
             if len(choice.chosen) == len(choice.view):

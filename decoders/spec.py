@@ -13,7 +13,7 @@ from decoders.parts.caches import CACHES, Cache
 from decoders.parts.fills import Fill
 from decoders.parts.scores import Score
 from decoders.parts.windows import Blocks, Window
-from decoders.types import MEASURES, Readout
+from decoders.types import CHANGE, MEASURES, Readout
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,16 @@ class Decoder:
     scorer: type[Score]
     select: type[Select] = ByScore
 
+    def __post_init__(self) -> None:
+        """Raises DecoderError where rows that stand ahead of the base would not see what its rule goes by."""
+        config = self.config
+        if self.select.drafts and CHANGE in self.rule.measures:
+            which = "k=auto" if config.k == "auto" else f"select={config.select}"
+            raise DecoderError(
+                f"decoder.{which} is not supported by decoder.fill={config.fill}: it compares a forward with the one "
+                "before, which a drafted row does not have; allowed: a number for k and decoder.select=score or gate"
+            )
+
     @property
     def cache(self) -> type[Cache]:
         return CACHES[self.config.cache or "none"]
@@ -94,5 +104,5 @@ class Decoder:
         needed = {config.fill_confidence, *self.rule.measures}
         if "confidence" in self.select.reads:
             needed |= {config.confidence, *(self.scorer.measures if self.select.scored else ())}
-        measures = frozenset(name for name in needed if name in MEASURES and name != "prob")
+        measures = frozenset(name for name in needed if name in (*MEASURES, CHANGE) and name != "prob")
         return Readout(measures, config.mask_logit, config.temperature, seed if config.temperature else 0)

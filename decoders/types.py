@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-MEASURES = ("prob", "margin", "neg_entropy")
+MEASURES = ("prob", "margin", "neg_entropy")  # by which masks can be ranked
+CHANGE = "kl"  # what else a fill rule may ask for
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,11 @@ class Vocabulary:
 class Readout:
     """How logits become a prediction; constant over a decode.
 
-    `measures`: what to compute beside the best token and its probability: "margin" (p1 - p2) and "neg_entropy"
-    (sum p ln(p + 1e-10), in nats). `mask_logit`: "exclude" takes the mask id out before the softmax, "keep" leaves
-    it in the normalisation (the released programs); it is never the best token either way. `temperature` above 0 draws
-    the token from softmax(logits / temperature) instead, by a generator that starts from `seed`; all measures are then
+    `measures`: what to compute beside the best token and its probability: "margin" (p1 - p2), "neg_entropy"
+    (sum p ln(p + 1e-10), in nats) and "kl" (sum p ln((p + 1e-12) / (q + 1e-12)), in nats: q is the distribution that
+    the position had in the last forward that read it, in the row that was followed; zeros if there was none).
+    `mask_logit`: "exclude" takes the mask id out before the softmax, "keep" leaves it in the normalisation (the
+    released programs); it is never the best token either way. `temperature` above 0 draws the token from softmax(logits / temperature) instead, by a generator that starts from `seed`; all measures are then
     those of the tempered distribution, `prob` that of the drawn token (Dream's sampler).
     """
 
@@ -56,6 +58,7 @@ class Request:
     `ids` [R, W] is filled up with mask ids behind a row's own `lengths` [R]; those places see and are seen by nobody.
     `blocks` [W] numbers the blocks for block-causal attention (a position sees blocks up to its own); None is full
     attention. `suffix` = (from, to) makes cached positions behind the window visible too. `keep` is carried out first.
+    `follows` is the row of the previous call that these rows go on from.
     `behind` asks for the position behind each row as well, of which only a model of shifted logits says something.
     """
 
@@ -67,6 +70,7 @@ class Request:
     suffix: tuple[int, int] | None = None
     keep: Keep | None = None
     behind: bool = False
+    follows: int = 0
 
     @property
     def positions_processed(self) -> int:
@@ -78,8 +82,8 @@ class Prediction:
     """What the model says of every masked position, all arrays [R, W]; other positions hold no meaning.
 
     `token`: the best id (never the mask id; the lowest on ties). `prob`: its probability, float32.
-    `margin`, `neg_entropy`: as asked for in the request's readout. All are [R, W + 1] if the request asks for what lies
-    `behind`; the token of a position that the model says nothing of is -1 there.
+    `margin`, `neg_entropy`, `kl`: as asked for in the request's readout. All are [R, W + 1] if the request asks for
+    what lies `behind`; the token of a position that the model says nothing of is -1 there.
     """
 
     token: np.ndarray

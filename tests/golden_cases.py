@@ -140,6 +140,9 @@ def set_config(case: dict[str, Any]) -> DecoderConfig:
     if decoder == "frechet":
         first = "unconditional" if "max_new_tokens" in p else "rule"
         return DecoderConfig(name="frechet", delta=p["frechet_margin"], first_position=first, **shared)
+    if decoder == "klass":
+        shared |= {"tau_conf": p["conf_threshold"], "tau_kl": p["kl_threshold"], "kl_steps": p["kl_history_length"]}
+        return DecoderConfig(name="klass", steps=p["steps"], **shared)
     return DecoderConfig(name="entropy", tau_entropy=p["threshold"], **shared)
 
 

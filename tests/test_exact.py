@@ -31,7 +31,7 @@ def exact_of(config: DecoderConfig, k: int) -> tuple[DecoderConfig, DecoderConfi
 
 KEPT = (
     "gen_length", "block_size", "grid", "attention", "fill", "tokens_per_step", "steps", "factor", "first_position",
-    "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit",
+    "gamma", "delta", "tau_entropy", "behind_end", "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit",
     "denoising_steps", "store",
 )  # fmt: skip
 

@@ -49,9 +49,30 @@ def test_golden_set_size(name: str) -> None:
     assert list(run.generation.ids) == ids
 
 
+@pytest.mark.parametrize("name", cases_of("klass"))
+def test_golden_klass(name: str) -> None:
+    """In klass_05 the program's steps are over with one mask left, which ours fills in one forward more."""
+    case = load(name)
+    config = set_config(case)
+    run = replay(case, config)
+    assert run.generation is not None
+    ids, left = case["final"]["generated_ids"], case["steps"][-1]["masked_left"]
+    assert run.generation.forwards == case["counts"]["forward_passes"] + left
+    for i, theirs in enumerate(case["steps"]):
+        check_step(run, i, {**theirs, "masked": [row[:3] for row in theirs["masked"]]}, None)
+        for position, _token, _prob, kl, _ready in theirs["masked"]:
+            moved = run.predictions[i].measure("kl")[0, position - run.requests[i].start]
+            assert moved == pytest.approx(kl, abs=PROB, rel=PROB), (i, position)
+    ours = list(run.generation.ids)
+    assert [mine for mine, one in zip(ours, ids) if one != case["mask_token_id"]] == [
+        one for one in ids if one != case["mask_token_id"]
+    ]
+    assert ids.count(case["mask_token_id"]) == left == (name == "klass_05")
+
+
 def test_some_of_the_traces_tell_the_rules_apart() -> None:
     """A trace in which each forward fills one mask would be passed by a rule that never fills two."""
-    for decoder in ("eb", "frechet", "entropy_threshold"):
+    for decoder in ("eb", "frechet", "entropy_threshold", "klass"):
         counts = [len(step["commit"]["positions"]) for name in cases_of(decoder) for step in load(name)["steps"]]
         assert np.max(counts) > 2
 

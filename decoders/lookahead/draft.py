@@ -16,6 +16,8 @@ from decoders.state import Branch
 class Drafted(Select):
     """Proposes a chain of up to k rows behind the anchor."""
 
+    drafts = True
+
     def __init__(self, parts: Parts):
         super().__init__(parts)
         self.added: list[Assumed] = []  # by row 1, 2, ... to the row before

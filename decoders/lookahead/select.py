@@ -62,12 +62,14 @@ class Parts:
 class Select:
     """Which branches are tried beside the anchor, and which of them wins.
 
-    `reads`: the settings that it reads, with their defaults; `scored`: whether it reads those of `decoder.score` too.
+    `reads`: the settings that it reads, with their defaults; `scored`: whether it reads those of `decoder.score` too;
+    `drafts`: whether a row stands several steps of the base ahead.
     """
 
     name: ClassVar[str]
     reads: ClassVar[Mapping[str, Any]] = {}
     scored: ClassVar[bool] = False
+    drafts: ClassVar[bool] = False
 
     def __init__(self, parts: Parts):
         self.parts = parts

@@ -24,6 +24,7 @@ class Cache:
         self.readout = readout
         self.cached = cached  # committed positions [0, cached)
         self.keep: Keep | None = None
+        self.follows = 0  # the winner of the round before
 
     def request(self, branches: list[Branch]) -> Request:
         """The model call for these branches; the anchor is the first."""
@@ -58,7 +59,8 @@ class Cache:
         if self.config.attention == "block_causal":
             blocks = self.window.layout.attention_of(np.arange(start, start + ids.shape[1]))
         keep, self.keep = self.keep, None
-        return Request(ids, lengths, start, self.readout, blocks, suffix, keep)
+        follows, self.follows = self.follows, 0
+        return Request(ids, lengths, start, self.readout, blocks, suffix, keep, follows=follows)
 
     def _plan(self, row: int, start: int, end: int) -> None:
         self.keep = Keep(row, start, end)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from decoders.types import Decode, Generation, Keep, Prediction, Readout, Request
+from decoders.types import CHANGE, Decode, Generation, Keep, Prediction, Readout, Request
 from lopa_bench.backends.outcome import Outcome
-from lopa_bench.backends.readout import read_out
+from lopa_bench.backends.readout import Before, read_out
 from lopa_bench.models.network.segments import KVCache, Segment, block_causal_mask
 from lopa_bench.models.network.transformer import Transformer
 
@@ -39,6 +40,7 @@ class Session:
         self.segment: Segment | None = None
         self.last: tuple[int, dict[str, np.ndarray]] | None = None  # start and arrays [R, W] of the last prediction
         self.kept: tuple[int, dict[str, np.ndarray]] | None = None  # the same of the last kept row, arrays [W]
+        self.before = Before()
         self.request: Request | None = None
 
     def open(self, request: Request, device: torch.device) -> Segment:
@@ -51,6 +53,7 @@ class Session:
                 f"a text of {end} positions is too long; allowed: {self.cache.max_length} (model.max_length)"
             )
         self.request = request
+        self.before.follow(request.follows)
         tokens_RW = torch.from_numpy(request.ids).to(device)
         self.segment = Segment(tokens_RW, request.start, self.cache, request.suffix, _mask(request, device, self.cache))
         return self.segment
@@ -81,6 +84,11 @@ class Session:
         rows, columns = np.nonzero(wanted_RX[:, 1:])
         return rows, columns
 
+    def change(self, rows: np.ndarray, columns: np.ndarray, p_NV: Tensor) -> Tensor:
+        """The measure "kl" [N] of the distributions read at (rows, columns), which are noted for the next call."""
+        assert self.request is not None
+        return self.before.change(rows, self.request.start + columns + self.shifted, p_NV)
+
     def close(self, rows: np.ndarray, columns: np.ndarray, values: dict[str, np.ndarray]) -> Prediction:
         """The prediction from the values [N] read at (rows, columns). Raises NonFinite."""
         assert self.request is not None
@@ -101,7 +109,9 @@ class Session:
         return Prediction(arrays["token"], arrays["prob"], extra)
 
     def _boundary(self, name: str) -> np.ndarray | int:
-        """What the kept forward predicted for the first position of the window."""
+        """What the kept forward predicted for the first position of the window. It stands as it was: its kl is 0."""
+        if name == CHANGE:
+            return 0
         assert self.kept is not None
         assert self.request is not None
         start, arrays = self.kept
@@ -192,7 +202,8 @@ class LocalBackend:
         for readout, members in _group_by_readout(entries):
             index = torch.from_numpy(np.concatenate([flat[i] for i in members])).to(self.device)
             number = len(entries[members[0]].step_s)  # of the decode: draws are made sample by sample
-            values = read_out(self.model.logits(hidden_TD[index]), readout, self.config.mask_id, number)
+            change = partial(_change, [(entries[i].session, *needed[i]) for i in members])
+            values = read_out(self.model.logits(hidden_TD[index]), readout, self.config.mask_id, number, change)
             at = 0
             for i in members:
                 count = len(flat[i])
@@ -256,6 +267,13 @@ class _Running:
         total = time.perf_counter() - self.began
         prefill = self.step_s[0] if self.step_s else None
         self.outcome = Outcome(generation, status, self.cached, self.step_s, prefill, total, error)
+
+
+def _change(parts: list[tuple[Session, np.ndarray, np.ndarray]], p_NV: Tensor) -> Tensor:
+    """The measure "kl" [N] of the distributions of a call, session by session."""
+    pieces = p_NV.split([len(rows) for _, rows, _ in parts])
+    found = [session.change(rows, columns, piece) for (session, rows, columns), piece in zip(parts, pieces)]
+    return torch.cat(found)
 
 
 def _group_by_readout(entries: list[_Running]) -> list[tuple[Readout, list[int]]]:

@@ -75,9 +75,11 @@ def first_calls(decoder: Decoder, prompt: Sequence[int], vocabulary: Vocabulary)
 
 
 def _copies(readout: Readout) -> int:
-    """How many further copies of the logits backends/readout.py has at once."""
+    """How many further copies of the logits backends/readout.py has at once: for the measure "kl" the distributions of
+    this forward and of the one before, twice.
+    """
     drawn, measured = readout.temperature > 0, "neg_entropy" in readout.measures
-    return (3 if measured else 2) + (readout.mask_logit == "keep") + 2 * drawn
+    return (3 if measured else 2) + 4 * ("kl" in readout.measures) + (readout.mask_logit == "keep") + 2 * drawn
 
 
 def _requests(decoder: Decoder, prompt: Sequence[int], vocabulary: Vocabulary) -> Iterator[Request]:
