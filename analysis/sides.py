@@ -19,7 +19,7 @@ Point = tuple[Any, ...]  # values of TUNED
 # settings that a decoder has otherwise without lookahead
 LOOKAHEAD = ("confidence", "attention", "complete", "floor", "select", "gate", "confirm", "confirm_best")
 BASES = (
-    *("greedy", "dream", "llada", "fast_dllm", "eb", "frechet", "entropy", "d2f"),
+    *("greedy", "dream", "llada", "fast_dllm", "eb", "frechet", "entropy", "klass", "d2f"),
     *("sdar", "fast_dllm_v2", "llada2"),
 )  # in the order of tables; others behind them
 

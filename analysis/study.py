@@ -208,6 +208,8 @@ TUNED = (
     "gamma",
     "delta",
     "tau_entropy",
+    "tau_kl",
+    "kl_steps",
     "tokens_per_step",
     "steps",
     "block_size",

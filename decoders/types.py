@@ -32,8 +32,9 @@ class Readout:
     (sum p ln(p + 1e-10), in nats) and "kl" (sum p ln((p + 1e-12) / (q + 1e-12)), in nats: q is the distribution that
     the position had in the last forward that read it, in the row that was followed; zeros if there was none).
     `mask_logit`: "exclude" takes the mask id out before the softmax, "keep" leaves it in the normalisation (the
-    released programs); it is never the best token either way. `temperature` above 0 draws the token from softmax(logits / temperature) instead, by a generator that starts from `seed`; all measures are then
-    those of the tempered distribution, `prob` that of the drawn token (Dream's sampler).
+    released programs); it is never the best token either way. `temperature` above 0 draws the token from
+    softmax(logits / temperature) instead, by a generator that starts from `seed`; all measures are then those of the
+    tempered distribution, `prob` that of the drawn token (Dream's sampler).
     """
 
     measures: frozenset[str] = frozenset()

@@ -45,6 +45,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": "eb", "gamma": -0.1}, "decoder.gamma=-0.1 is not allowed; allowed: a finite number from 0 to 1000000"),
     ({"name": "frechet", "delta": 1.5}, "decoder.delta=1.5 is not allowed; allowed: a finite number from -65536 to 1"),
     ({"name": "entropy", "tau_entropy": "low"}, "decoder.tau_entropy=low is not allowed; allowed: a finite number"),
+    ({"name": "klass", "kl_steps": 0}, "decoder.kl_steps=0 is not allowed; allowed: an integer from 1 to 65536"),
+    ({"name": "klass", "tau_kl": -1}, "decoder.tau_kl=-1 is not allowed; allowed: a finite number from 0 to 1000000"),
+    ({"base": "klass", "k": 2, "select": "exact"}, "decoder.select=exact is not supported by decoder.fill=stable: it"),
+    ({"base": "klass", "k": "auto"}, "decoder.k=auto is not supported by decoder.fill=stable: it compares a forward"),
     ({"name": "eb", "behind_end": "stop"}, "decoder.behind_end=stop is not allowed; allowed: fill, wait, or null"),
     ({"name": "eb", "first_position": "unconditional"}, "decoder.first_position=unconditional has no meaning for"),
     ({"name": "fast_dllm", "cache": "exact"}, "decoder.cache=exact needs decoder.attention=block_causal"),
@@ -151,8 +155,9 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_resolved_settings_resolve_to_themselves(name: str) -> None:
     """What a run recorded can be run again as it stands."""
     decoder, _, base = name.partition(":")
-    selects = [{"k": 3, "select": select} for select in ("gate", "confirm", "exact")] if decoder == "lopa" else []
-    for changes in ({}, {"attention": "block_causal"}, {"k": 3}, {"k": "auto"}, *selects):
+    drafts = [] if base == "klass" else [{"k": 3, "select": "confirm"}, {"k": 3, "select": "exact"}, {"k": "auto"}]
+    selects = [{"k": 3, "select": "gate"}, *drafts] if decoder == "lopa" else [{"k": "auto"}]
+    for changes in ({}, {"attention": "block_causal"}, {"k": 3}, *selects):
         once = make_decoder(DecoderConfig(name=decoder, base=base or None, gen_length=48, **changes)).config  # type: ignore[arg-type]
         assert make_decoder(once).config == once
 

@@ -31,8 +31,8 @@ def exact_of(config: DecoderConfig, k: int) -> tuple[DecoderConfig, DecoderConfi
 
 KEPT = (
     "gen_length", "block_size", "grid", "attention", "fill", "tokens_per_step", "steps", "factor", "first_position",
-    "gamma", "delta", "tau_entropy", "behind_end", "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit",
-    "denoising_steps", "store",
+    "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit", "denoising_steps", "store",
+    "gamma", "delta", "tau_entropy", "behind_end",
 )  # fmt: skip
 
 
@@ -63,6 +63,7 @@ def test_ids_and_base_steps_equal_those_of_the_base(
 ) -> None:
     """Every base and every fill rule of it, without a cache."""
     assume(not needs_shift(config))  # it has no decode without a cache
+    assume("klass" not in (config.name, config.base))  # which drafts are refused for
     plain, exact = exact_of(config, k)
     model = of_text(seed, nudge=0.1 if drafts_come_true else 1.0)
     alone, ahead = run(model, plain, shifted=shifted), run(model, exact, shifted=shifted)

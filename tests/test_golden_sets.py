@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoders import DecoderConfig
+from decoders import DecoderConfig, decode, make_decoder
 from decoders.parts.fills import Factor, Fill, View
 from decoders.parts.set_fills import EntropyBounded, EntropyThreshold, Frechet
 from decoders.state import Branch, Layout
-from tests.golden_cases import Replay, cases_of, load, replay, set_config
+from tests.golden_cases import Replay, cases_of, load, replay, set_config, spy
+from tests.toy import MASK, VOCAB, backend, fixed, hashed, run
 
 PROB, CONF = 2e-5, 1e-4  # tolerances of the traces' README
 
 
-def check_step(run: Replay, i: int, theirs: dict[str, Any], entropy: int | None) -> None:
+def check_step(log: Replay, i: int, theirs: dict[str, Any], entropy: int | None) -> None:
     """What was fed, what the network said, what was filled, what was kept. `entropy`: its place in a trace's masks."""
-    assert run.generation is not None
-    ours, request, prediction = run.generation.steps[i], run.requests[i], run.predictions[i]
+    assert log.generation is not None
+    ours, request, prediction = log.generation.steps[i], log.requests[i], log.predictions[i]
     for position, token, prob, *more in theirs["masked"]:
         at = (0, position - request.start)
         assert prediction.token[at] == token, (i, position)
@@ -37,16 +38,16 @@ def check_step(run: Replay, i: int, theirs: dict[str, Any], entropy: int | None)
 @pytest.mark.parametrize("name", cases_of("eb", "frechet", "entropy_threshold"))
 def test_golden_set_size(name: str) -> None:
     case = load(name)
-    run = replay(case, set_config(case))
-    assert run.generation is not None
-    assert run.generation.forwards == case["counts"]["forward_passes"]
+    log = replay(case, set_config(case))
+    assert log.generation is not None
+    assert log.generation.forwards == case["counts"]["forward_passes"]
     entropy = {"eb": 1, "entropy_threshold": 0}.get(case["decoder"])
     for i, theirs in enumerate(case["steps"]):
-        check_step(run, i, theirs, entropy)
+        check_step(log, i, theirs, entropy)
     ids = case["final"]["generated_ids"]
     if case["params"].get("stop_until_eos"):  # the program leaves masks behind the end token, our text ends with it
         ids = ids[: ids.index(case["eos_token_id"]) + 1]
-    assert list(run.generation.ids) == ids
+    assert list(log.generation.ids) == ids
 
 
 @pytest.mark.parametrize("name", cases_of("klass"))
@@ -54,16 +55,16 @@ def test_golden_klass(name: str) -> None:
     """In klass_05 the program's steps are over with one mask left, which ours fills in one forward more."""
     case = load(name)
     config = set_config(case)
-    run = replay(case, config)
-    assert run.generation is not None
+    log = replay(case, config)
+    assert log.generation is not None
     ids, left = case["final"]["generated_ids"], case["steps"][-1]["masked_left"]
-    assert run.generation.forwards == case["counts"]["forward_passes"] + left
+    assert log.generation.forwards == case["counts"]["forward_passes"] + left
     for i, theirs in enumerate(case["steps"]):
-        check_step(run, i, {**theirs, "masked": [row[:3] for row in theirs["masked"]]}, None)
+        check_step(log, i, {**theirs, "masked": [row[:3] for row in theirs["masked"]]}, None)
         for position, _token, _prob, kl, _ready in theirs["masked"]:
-            moved = run.predictions[i].measure("kl")[0, position - run.requests[i].start]
+            moved = log.predictions[i].measure("kl")[0, position - log.requests[i].start]
             assert moved == pytest.approx(kl, abs=PROB, rel=PROB), (i, position)
-    ours = list(run.generation.ids)
+    ours = list(log.generation.ids)
     assert [mine for mine, one in zip(ours, ids) if one != case["mask_token_id"]] == [
         one for one in ids if one != case["mask_token_id"]
     ]
@@ -128,3 +129,43 @@ def test_golden_entropy_threshold_takes_the_threshold_itself_and_the_lowest() ->
     assert select(EntropyThreshold, **rule, tau_entropy=0.5) == [1, 2]
     assert select(EntropyThreshold, **rule, tau_entropy=0.25) == [1]  # the first of equals
     assert select(EntropyThreshold, [0.5], [5.0], tau_entropy=0.0) == [0]
+
+
+def test_golden_klass_waits_until_a_distribution_has_stood_still() -> None:
+    """A model that says the same whatever stands there: a block's first forward follows on nothing, or on the block
+    before. Sure of all but one mask, it fills one a forward until two have gone by without a move.
+    """
+    model = fixed([0.9, 0.8, 0.95, 0.5, 0.9, 0.8, 0.95, 0.5])
+    settings: dict[str, Any] = {"gen_length": 8, "block_size": 4, "tau_conf": 0.6, "tau_kl": 1e-4}
+    steps = run(model, DecoderConfig(name="klass", **settings)).steps
+    assert [step.positions for step in steps] == [(3,), (1,), (2,), (4,), (7,), (5, 6), (8,)]
+    longer = run(model, DecoderConfig(name="klass", kl_steps=9, **settings)).steps
+    assert [step.positions for step in longer] == [(3,), (1,), (2,), (4,), (7,), (5,), (6,), (8,)]
+
+
+def test_what_a_row_moved_is_told_against_the_row_that_won() -> None:
+    """Lookahead over klass on an arbitrary model: each round's `kl` by hand from the logits of the rows before."""
+    model = hashed(3)
+
+    def distributions(ids: np.ndarray) -> np.ndarray:
+        logits = model(ids, 0)
+        logits[..., MASK] = -np.inf
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        return weights / weights.sum(-1, keepdims=True)
+
+    config = DecoderConfig(
+        base="klass", k=2, gen_length=6, block_size=3, tau_kl=1.0, confidence="prob", attention="full"
+    )
+    log = Replay()
+    outcome = backend(model).decode(spy(decode(make_decoder(config), [0], VOCAB), log))
+    assert outcome.generation is not None
+    before = np.zeros((7, VOCAB.size))
+    winners = set()
+    for request, prediction, step in zip(log.requests, log.predictions, outcome.generation.steps):
+        now = distributions(request.ids)
+        moved = (now * (np.log(now + 1e-12) - np.log(before + 1e-12))).sum(-1)
+        masked = request.ids == MASK
+        assert prediction.measure("kl")[masked] == pytest.approx(moved[masked], abs=1e-4)
+        before = np.where(masked[step.winner][:, None], now[step.winner], before)
+        winners.add(step.winner)
+    assert len(winners) > 1

@@ -49,6 +49,8 @@ VALUES = {
     "delta": st.sampled_from([-5.0, -0.3, 0.25, 1.0]),
     "tau_entropy": st.sampled_from([0.0, 0.5, 1.5, 99.0]),
     "behind_end": st.sampled_from(["fill", "wait"]),
+    "tau_kl": st.sampled_from([0.0, 0.1, 1.0, 99.0]),
+    "kl_steps": st.integers(1, 3),
     "empty_steps": st.sampled_from(["skip", "run"]),
 }
 SCORE_VALUES = {
@@ -103,10 +105,11 @@ def _drafting(draw: Any, base: Base, chosen: dict[str, Any]) -> DecoderConfig:
     chosen |= {"name": "lopa", "base": base.name}
     if "confidence" in (base.fills[chosen["fill"]].reads or ()):
         chosen["fill_confidence"] = chosen.pop("confidence", None)
-    if draw(st.integers(0, 4)) == 0:
+    drafts = "kl" not in base.fills[chosen["fill"]].measures
+    if drafts and draw(st.integers(0, 4)) == 0:
         return DecoderConfig(k="auto", **chosen)
     chosen |= {"k": draw(st.one_of(st.integers(0, 8), st.just(1024)))}
-    chosen["select"] = select = draw(st.sampled_from(["gate", "confirm", "exact"]))
+    chosen["select"] = select = draw(st.sampled_from(["gate", "confirm", "exact"] if drafts else ["gate"]))
     if select == "gate":
         chosen |= {"gate": draw(UNIT), "confidence": draw(MEASURE)}
     if select == "confirm":

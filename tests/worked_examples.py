@@ -25,6 +25,7 @@ EXAMPLES = {
     "eb": DecoderConfig(name="eb", gen_length=12, block_size=6, gamma=0.6),
     "frechet": DecoderConfig(name="frechet", gen_length=12, block_size=6),
     "entropy": DecoderConfig(name="entropy", gen_length=12, block_size=6),
+    "klass": DecoderConfig(name="klass", gen_length=12, block_size=6, tau_kl=0.05),
     "d2f": DecoderConfig(name="d2f", gen_length=12, block_size=6),
     "sdar": DecoderConfig(name="sdar", gen_length=12, block_size=4, denoising_steps=2, grid="absolute"),
     "fast_dllm_v2": DecoderConfig(name="fast_dllm_v2", gen_length=12, block_size=4, sub_block_size=2, grid="absolute"),
