@@ -11,7 +11,7 @@ import pytest
 from decoders import DecoderConfig, DecoderError, Request, decode, make_decoder
 from decoders.state import Layout
 from tests.golden_cases import Replay, spy
-from tests.toy import VOCAB, backend, fixed, run
+from tests.toy import MASK, VOCAB, backend, fixed, run
 
 
 def borders(layout: Layout) -> list[tuple[int, int]]:
@@ -166,3 +166,14 @@ def test_lopa_with_no_branches_is_the_block_diffusion_decoder_and_with_some_save
 def test_what_a_block_diffusion_decoder_cannot_be_is_said(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(DecoderError, match=message):
         make_decoder(DecoderConfig(gen_length=32, **settings))
+
+
+@pytest.mark.parametrize("cache", ["exact", "sub_block"])
+def test_a_mask_id_in_the_prompts_tail_is_text_also_where_it_begins_a_sub_block(cache: str) -> None:
+    config = DecoderConfig(
+        name="fast_dllm_v2", gen_length=9, block_size=8, sub_block_size=2, cache=cache, grid="absolute"
+    )
+    prompt = [1, 2, 3, 4, MASK, 5, MASK]
+    generation = run(fixed([0.5] * 9, prompt=7), config, prompt, shifted=True)
+    assert generation.ids == (0, 1, 2, 3, 4, 5, 6, 0, 1)
+    assert sorted(position for step in generation.steps for position in step.positions) == list(range(7, 16))

@@ -131,9 +131,9 @@ class SubBlockRefresh(ExactBlocks):
         self.block: int | None = None  # the block of which the cache holds a copy
 
     def request(self, branches: list[Branch]) -> Request:
-        scopes = {self.blocks.scope(branch) for branch in branches}
-        start, end = self.blocks.scope(branches[0])
-        first_masked = any(branch.ids[start] == self.window.mask_id for branch in branches)
+        scopes = {self.blocks.reach(branch) for branch in branches}
+        start, end = self.blocks.reach(branches[0])
+        first_masked = any(self._is_mask(branch, start) for branch in branches)
         if len(scopes) > 1 or first_masked or self.block != self.blocks.current(branches[0]):
             return super().request(branches)
         behind = (end, self.window.layout.end_of(self.block))
@@ -142,8 +142,8 @@ class SubBlockRefresh(ExactBlocks):
     def shares(self, before: Branch, after: Branch) -> bool:
         """Inside a sub-block behind its last forward over the block."""
         same = self.block == self.blocks.current(before) == self.blocks.current(after)
-        start, end = self.blocks.scope(before)
-        return same and self.blocks.scope(after) == (start, end) and before.ids[start] != self.window.mask_id
+        start, end = self.blocks.reach(before)
+        return same and self.blocks.reach(after) == (start, end) and not self._is_mask(before, start)
 
     def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
         if request.behind:
@@ -152,6 +152,10 @@ class SubBlockRefresh(ExactBlocks):
             self.block = self.blocks.current(branches[winner])
             self.keep = Keep(winner, self.cached, len(branches[winner].ids))
             self.cached = self._ready(branches[winner])
+
+    def _is_mask(self, branch: Branch, position: int) -> bool:
+        """A mask id in the prompt is text like any other."""
+        return position >= self.window.layout.prompt and branch.ids[position] == self.window.mask_id
 
 
 class BlockRefresh(Cache):
@@ -173,7 +177,7 @@ class BlockRefresh(Cache):
         current = {self.blocks.current(branch) for branch in branches}
         if current != {self.block}:
             return self._feed(branches, 0)
-        start, end = self._range(branches[0])
+        start, end = self.blocks.reach(branches[0])
         if self.config.cache == "prefix":
             return self._feed(branches, start)
         behind = (end, self.window.layout.end)
@@ -187,15 +191,10 @@ class BlockRefresh(Cache):
         if request.start > 0 or request.suffix is not None:
             return
         self.block = self.blocks.current(branches[winner])
-        start, _ = self._range(branches[winner])
+        start, _ = self.blocks.reach(branches[winner])
         end = start if self.config.cache == "prefix" else self.window.layout.end
         if end > 0:
             self._plan(winner, 0, end)
-
-    def _range(self, branch: Branch) -> tuple[int, int]:
-        """The current block on the grid, with the prompt's tail where it has one."""
-        block = self.blocks.current(branch)
-        return self.window.layout.begin_of(block), self.window.layout.end_of(block)
 
 
 CACHES: dict[str, type[Cache]] = {

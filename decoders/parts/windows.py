@@ -88,6 +88,11 @@ class Blocks(Window):
         block = self.current(branch)
         return self.layout.start_of(block), self.layout.end_of(block)
 
+    def reach(self, branch: Branch) -> tuple[int, int]:
+        """The scope on the grid, with the prompt's tail where it has one: what is fed if it is fed alone."""
+        block = self.current(branch)
+        return self.layout.begin_of(block), self.layout.end_of(block)
+
 
 class Successive(Blocks):
     """Blocks one after the other: one that is not reached yet does not exist (SDAR, LLaDA2).
@@ -122,12 +127,17 @@ class SubBlocks(Successive):
     hands_over = True
 
     def scope(self, branch: Branch) -> tuple[int, int]:
-        """The first sub-block with masks."""
+        start, end = self.reach(branch)
+        return max(start, self.layout.prompt), end
+
+    def reach(self, branch: Branch) -> tuple[int, int]:
+        """The first sub-block with masks, with what of the prompt stands in it."""
         size = self.config.sub_block_size
         assert size is not None
         block = self.current(branch)
         begin, end = self.layout.begin_of(block), self.layout.end_of(block)
-        while begin + size < end and not (branch.ids[begin : begin + size] == self.mask_id).any():
+        first = self.layout.prompt
+        while begin + size < end and not (branch.ids[max(begin, first) : begin + size] == self.mask_id).any():
             begin += size
         return begin, min(begin + size, end)
 
