@@ -131,9 +131,10 @@ def check(generation: Generation, config: DecoderConfig) -> None:
     length = config.gen_length
     planned = -(-length // (config.block_size or length))
     idle = (config.steps or 0) // planned * (planned + 1) if config.empty_steps == "run" else 0
-    stores = [step.kept for step in generation.steps if not step.positions and step.kept]
-    assert len(set(stores)) == len(stores) <= planned + 1
-    idle += len(stores)
+    if config.store == "forward" or needs_shift(config):
+        stores = [step.kept for step in generation.steps if not step.positions and step.kept]
+        assert len(set(stores)) == len(stores) <= planned + 1
+        idle += len(stores)
     assert generation.forwards <= length + (config.complete == "verify") + idle
     assert MASK not in generation.ids
     assert len(generation.ids) <= length
