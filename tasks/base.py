@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tasks.sources.taken import taken_of
 from tasks.types import Problem, Prompt, Score, Source, TaskConfig, TaskError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Task(ABC):
     stop: tuple[str, ...] = ()
     source: Source
     problems: Sequence[Problem]
+    taken: Sequence[Problem] | None = None  # `problems` as the constructor below took them
 
     def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
         """`embedded_default` says what source=auto means for the model. Raises TaskError."""
@@ -50,8 +52,8 @@ class Task(ABC):
         taken = [number for number, row in enumerate(rows) if self.takes(row)]
         problems = [self.problem(number, rows[number]) for number in taken]
         unique_problems(problems, self.source.where, [number + 1 for number in taken], self.id_field)
-        self.in_source: Sequence[Problem] = self.arrange(problems)  # all of them, in the order that a limit follows
-        self.problems = self.in_source[: config.limit]
+        self.in_source: Sequence[Problem] = self.arrange(problems)  # all of them, in the order of rows and limit
+        self.problems = self.taken = taken_of(self.in_source, config)
 
     def load(self) -> tuple[list[dict[str, Any]], Source]:
         """The rows, checked, and where they came from."""
@@ -76,7 +78,7 @@ class Task(ABC):
         raise TaskError(f"{type(self).__name__} has no method `problem`, which makes a problem of a row")
 
     def arrange(self, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """The order of which a limit takes the first ones."""
+        """The order in which `rows` count, and of which a limit takes the first ones."""
         return problems
 
     @abstractmethod

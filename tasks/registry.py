@@ -9,6 +9,7 @@ from typing import Any
 from tasks.base import Task
 from tasks.own import check_class, check_made, named
 from tasks.sources.problems import unique_problems
+from tasks.sources.taken import bounds, taken_of
 from tasks.types import TaskConfig, TaskError
 
 # name -> module:class, imported when the task is made; each is constructed as Class(config, embedded_default).
@@ -30,7 +31,8 @@ def make_task(config: TaskConfig, embedded_default: bool) -> Task:
         task = task_class(config, embedded_default)
         check_made(config.target, task)
         unique_problems(task.problems, task.source.where, range(1, len(task.problems) + 1), task.id_field)
-        task.problems = task.problems[: config.limit]
+        if task.problems is not task.taken:  # those of a constructor of its own
+            task.problems = taken_of(task.problems, config)
     return task
 
 
@@ -80,6 +82,7 @@ def _described(found: object) -> str:
 
 def check_config(config: TaskConfig, task_class: type[Task]) -> None:
     """Every setting that can be judged before anything is loaded, against what the class says that it reads."""
+    bounds(config.rows)
     _check_integer("limit", config.limit, least=1)
     _check_integer("shots", config.shots, least=0)
     if not config.source:

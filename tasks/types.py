@@ -18,6 +18,8 @@ class TaskConfig:
     `target`: "module:Class" of a task that is not part of this package (docs/tasks.md).
     `source`: "embedded" (small sets of this project), "hub" (through `datasets`), a path to a file in the original
     format, or "auto" (embedded for the embedded models, else hub).
+    `rows`: "FIRST-LAST" or "FIRST-", a split of the problems, counted from 1 in the order of the task; None takes all.
+    `limit`: of these the first so many.
     `shots`: few-shot examples in the prompt; None takes the task's own number.
     `scorer`: one of the task's `scorers`; None takes its own, the first.
     `samples`: completions a problem, for pass@k. The metadata is that of decoders/allowed.py.
@@ -26,6 +28,7 @@ class TaskConfig:
     name: str = "gsm8k"
     target: str | None = None
     source: str = "auto"
+    rows: str | None = None
     limit: int | None = field(default=None, metadata={"range": (1, 2**63 - 1)})
     shots: int | None = None
     shots_style: str = "keyed"

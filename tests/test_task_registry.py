@@ -31,6 +31,12 @@ def test_a_task_is_made_by_name(tmp_path: Path) -> None:
         ({"limit": 0}, "task.limit=0 is not allowed: an integer >= 1"),
         ({"limit": -3}, "limit=-3 is not allowed: an integer >= 1"),
         ({"limit": True}, "limit=True is not allowed"),
+        *(
+            ({"rows": rows}, f"task.rows={rows!r} is not allowed; allowed: FIRST-LAST or FIRST- with 1 <= FIRST")
+            for rows in ("0-5", "5-4", "-5", "150", "1:150", "1-2-3", " 1-2", "1-2 ", "٣-٤", "", 3, True)
+        ),
+        ({"rows": "400-501"}, "task.rows=400-501: task=gsm8k has 500 problems; allowed: FIRST-LAST"),
+        ({"rows": "501-"}, "task.rows=501-: task=gsm8k has 500 problems; allowed: FIRST-LAST"),
         ({"shots": -1}, "task.shots=-1 is not allowed: an integer >= 0"),
         ({"source": ""}, "task.source is empty, allowed: auto, embedded, hub or a path"),
         ({"shots_style": "random"}, "task.shots_style='random' is unknown, allowed: keyed, lm_eval"),
@@ -178,8 +184,19 @@ def test_its_name_is_the_one_that_it_was_given_or_that_of_its_class(own: str) ->
     assert make(f"{own}:Plain").name == "plain_rows"
 
 
-def test_a_limit_holds_for_a_constructor_that_looks_at_no_setting(own: str) -> None:
+def test_rows_and_limit_hold_for_a_constructor_that_looks_at_no_setting(own: str) -> None:
     assert [problem.id for problem in make(f"{own}:Plain", limit=3).problems] == ["0", "1", "2"]
+    assert [problem.id for problem in make(f"{own}:Plain", rows="2-4", limit=2).problems] == ["1", "2"]
+
+
+def test_two_splits_are_the_whole_asked_in_the_same_words() -> None:
+    whole, *splits = (
+        make_task(TaskConfig(shots=2, rows=rows), embedded_default=True) for rows in (None, "1-150", "151-")
+    )
+    asked = [(problem.id, task.prompt(problem)) for task in splits for problem in task.problems]
+    assert asked == [(problem.id, whole.prompt(problem)) for problem in whole.problems]
+    assert [len(task.problems) for task in splits] == [150, 350]
+    assert make_task(TaskConfig(rows="151-", limit=1), embedded_default=True).problems == whole.problems[150:151]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lopa_bench.metrics.comparable import COLUMNS, Counted, Standing, key, shared, stand
 from lopa_bench.metrics.paired import samples_of
 from lopa_bench.metrics.statistics import quotient
+from lopa_bench.metrics.varied import settings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,11 +68,16 @@ def _ratios(
 
 def _by_rows(first: Measured, run: Measured, rule: str, other: str) -> tuple[Relative | None, str]:
     """Without the samples of both: only for runs whose rows say that they have the same ones."""
-    same = key(first[0], rule) == key(run[0], other) and first[0].get("limit") == run[0].get("limit")
+    same = key(first[0], rule) == key(run[0], other) and _taken(first[0]) == _taken(run[0])
     if not same or first[1]["n"] != run[1]["n"]:
         facts = ("task", "source_name", "model", "device", "dtype")
         return None, ", ".join(name for name in facts if first[0][name] != run[0][name]) or "problems"
     return _divided(first[1], run[1], run[1]["n"]), ""
+
+
+def _taken(run: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The split of the problems, and how many of it."""
+    return settings_of({"task.rows": ""}, run)["task.rows"] or None, run.get("limit")
 
 
 def _over_shared(first: Measured, run: Measured) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

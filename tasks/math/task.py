@@ -18,6 +18,7 @@ from tasks.prompts import chat_prompt, completion_prompt
 from tasks.sources.fields import ID, TEXT, TEXT_OR_BLANK
 from tasks.sources.files import Row
 from tasks.sources.split import HubSet, Split
+from tasks.sources.taken import taken_of
 from tasks.types import Problem, Prompt, Score, TaskConfig, TaskError
 
 # The order of lm_eval's group minerva_math.
@@ -79,7 +80,7 @@ class Math(Task):
 
     def arrange(self, problems: Sequence[Problem]) -> Sequence[Problem]:
         ordered = subjects_in_proportion(problems)
-        if self.config.limit is not None and self.config.limit < len(ordered) and ordered != problems:
+        if len(taken_of(ordered, self.config)) < len(ordered) and ordered != problems:
             self.source = replace(self.source, name=f"{self.source.name}, subjects in proportion")
         return ordered
 
