@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from analysis.arena import arenas
 from analysis.comparisons import against_baselines
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import Plot, save
@@ -16,6 +17,7 @@ from analysis.replay.page import page as replay_page
 from analysis.replay.select import pair, telling_sample
 from analysis.replay.trace import trace
 from analysis.study import Study
+from analysis.tables.arena import arena_aup_table, arena_table
 from analysis.tables.article import TABLES
 from analysis.tables.lists import aup_points_table, aup_table, comparison_table, run_table
 from analysis.tables.model import Table
@@ -32,8 +34,13 @@ def write_report(study: Study, folder: Path) -> Path:
     for name in ("tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     sections = [
+        *_arena(study, folder),
         ("tables", "Tables of the article", "".join(_table_section(study, name, folder) for name in TABLES)),
-        ("figures", "Figures", "".join(_figure_section(study, plot, folder) for plot in FIGURES.values())),
+        (
+            "figures",
+            "Figures",
+            "".join(_figure_section(study, plot, folder) for plot in FIGURES.values() if plot.name != "arena"),
+        ),
         ("replay", "Replay", _replay_section(study, folder)),
         ("comparisons", "Comparisons", _comparisons(study, folder)),
         ("runs", "Runs", _list(run_table(study), folder)),
@@ -41,6 +48,14 @@ def write_report(study: Study, folder: Path) -> Path:
     page = folder / "index.html"
     page.write_text(_page(study, sections), encoding="utf-8")
     return page
+
+
+def _arena(study: Study, folder: Path) -> list[tuple[str, str, str]]:
+    """What leads the report where there are runs on a split."""
+    if not arenas(study):
+        return []
+    parts = [_list(arena_table(study), folder), _figure_section(study, FIGURES["arena"], folder)]
+    return [("arena-lead", "Arena", "".join([*parts, _list(arena_aup_table(study), folder)]))]
 
 
 def _table_section(study: Study, name: str, folder: Path) -> str:

@@ -16,6 +16,7 @@ from lopa_bench import ROOT
 from lopa_bench.console.overview import choices_overview, settings_overview
 from lopa_bench.run.start import run_here
 from lopa_bench.settings.config import register
+from lopa_bench.sweep import entrants
 from lopa_bench.system.signals import Exited
 
 
@@ -25,6 +26,7 @@ def prepare() -> None:
     OmegaConf.register_new_resolver("lopa_choices", lambda: choices_overview(sys.argv[1:]), replace=True)
     OmegaConf.register_new_resolver("lopa_settings", settings_overview, replace=True)
     register()
+    entrants.register()
 
 
 failures: list[Exception] = []  # of the one job of this process

@@ -23,6 +23,8 @@ from decoders.config import ScoreConfig, settings
 from lopa_bench.entry import prepare
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.validate import validate
+from lopa_bench.sweep.entrants import expected
+from tasks.sources.taken import bounds
 from tests.analysis_runs import simulate, write_run
 from tests.extras import has_plugin
 
@@ -106,6 +108,29 @@ def test_an_ablation_is_valid_in_all_its_jobs_and_read_by_the_figures_that_it_na
         if figure_name in ONE_SETTING:
             assert len(figure.axes[0].get_xticks()) == len(jobs)
     assert len(jobs) == max(map(len, study.series(*_varied(jobs))))  # one series holds them all
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("arena/")])
+def test_an_arena_is_valid_in_all_its_jobs_and_has_two_splits_without_a_common_problem(name: str) -> None:
+    whole = compose("config", overrides=[f"+experiment={name}"], return_hydra_config=True)
+    OmegaConf.set_readonly(whole.hydra, False)
+    whole.hydra.overrides.task = [f"+experiment={name}"]
+    splits: dict[tuple[int, int | None], list[list[str]]] = {}
+    for job in expected(whole):
+        rows = next(word.removeprefix("task.rows=") for word in job if word.startswith("task.rows="))
+        splits.setdefault(bounds(rows), []).append([word for word in job if not word.startswith("task.rows=")])
+    (first, last), (behind, _) = sorted(splits)
+    assert first == 1
+    assert last is not None
+    assert last < behind
+    assert splits[first, last] == splits[max(splits)]  # each decoder and setting on both
+    decoders = []
+    for job in splits[first, last]:
+        config = OmegaConf.to_object(compose("config", overrides=job))
+        assert isinstance(config, Config)
+        validate(config)
+        decoders.append(str(config.decoder))
+    assert len(set(decoders)) == len(decoders)
 
 
 def test_every_ablation_figure_has_a_sweep() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.figures import ablations, counting, lookahead, scaling, throughput, tradeoffs
+from analysis.figures import ablations, arena, counting, lookahead, scaling, throughput, tradeoffs
 from analysis.figures.style import Plot
 
 FIGURES: dict[str, Plot] = {
     plot.name: plot
-    for module in (throughput, scaling, tradeoffs, lookahead, counting, ablations)
+    for module in (arena, throughput, scaling, tradeoffs, lookahead, counting, ablations)
     for plot in module.PLOTS
 }

@@ -11,8 +11,9 @@ import numpy as np
 
 from lopa_bench.metrics.comparable import Counted, shared, stand
 from lopa_bench.metrics.latency import mean_latency
-from lopa_bench.metrics.presets import decoded_samples, get_preset, numeric, problems, ratios
+from lopa_bench.metrics.presets import Columns, decoded_samples, get_preset, numeric, problems, ratios
 from lopa_bench.metrics.statistics import (
+    Interval,
     Ratio,
     adjusted,
     divide,
@@ -93,14 +94,20 @@ def compare(a: pa.Table, b: pa.Table, preset: str = "effective", seed: int = 0) 
     if a["gold"].to_pylist() != b["gold"].to_pylist():
         raise ValueError("the runs have different gold answers under the same problem ids: not the same problems")
     unpaired = sum(table.num_rows for table in decoded) - 2 * a.num_rows
-    result = {"preset": preset, "pairs": a.num_rows, "unpaired": unpaired} | _paired_accuracy(a, b)
-    for_a, for_b = (ratios(rule, columns) | {"latency_s": mean_latency(columns)} for columns in map(numeric, (a, b)))
+    result = {"preset": preset, "pairs": a.num_rows, "unpaired": unpaired} | _paired_accuracy(a, b, seed)
+    for_a, for_b = (ratios(rule, columns) | _further(columns) for columns in map(numeric, (a, b)))
     for name in for_a:
         result |= _paired_ratio(name, for_a[name], for_b[name], problems(a), seed)
     return result
 
 
-def _paired_accuracy(a: pa.Table, b: pa.Table) -> dict[str, Any]:
+def _further(columns: Columns) -> dict[str, Ratio]:
+    """What means the same under every preset."""
+    processed = Ratio(columns["content_tokens"], columns["tokens_processed"])
+    return {"latency_s": mean_latency(columns), "tokens_per_processed": processed}
+
+
+def _paired_accuracy(a: pa.Table, b: pa.Table, seed: int) -> dict[str, Any]:
     verdicts = [
         pair for pair in zip(a["correct"].to_pylist(), b["correct"].to_pylist(), strict=True) if None not in pair
     ]
@@ -113,10 +120,24 @@ def _paired_accuracy(a: pa.Table, b: pa.Table) -> dict[str, Any]:
         "accuracy_a": accuracy_a,
         "accuracy_b": accuracy_b,
         "accuracy_difference": quotient(only_b - only_a, len(verdicts)),
+        "accuracy_difference_ci95": _accuracy_interval(a, b, seed),
         "only_a_correct": only_a,
         "only_b_correct": only_b,
         "mcnemar_p": mcnemar(only_a, only_b) if verdicts else None,
     }
+
+
+def _accuracy_interval(a: pa.Table, b: pa.Table, seed: int) -> Interval | None:
+    """Of the difference, by drawing problems."""
+    columns = zip(a["correct"].to_pylist(), b["correct"].to_pylist(), problems(a), strict=True)
+    known = [(bool(one), bool(other), group) for one, other, group in columns if None not in (one, other)]
+    if not known:
+        return None
+    right_a, right_b, groups = (np.array(column) for column in zip(*known))
+    ones = np.ones(len(known))
+    a_right, b_right = (Ratio(right.astype(float), ones) for right in (right_a, right_b))
+    interval: Interval | None = _paired_ratio("accuracy", a_right, b_right, groups, seed)["accuracy_difference_ci95"]
+    return interval
 
 
 def _paired_ratio(name: str, a: Ratio, b: Ratio, groups: np.ndarray, seed: int) -> dict[str, Any]:

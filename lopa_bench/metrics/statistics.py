@@ -60,6 +60,16 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in false_discovery_control(p_values)] if len(p_values) else []
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P values that control the chance of any false finding among all of them (Holm 1979), in the order given."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    found, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        found[index] = highest
+    return found
+
+
 def pass_at(k: int, n: int, correct: int) -> float | None:
     """Probability that one of k samples drawn from n, `correct` of them right, is right; None for k > n.
 

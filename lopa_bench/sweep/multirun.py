@@ -13,8 +13,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from lopa_bench.console.numbers import plain
-from lopa_bench.errors import RunError, StorageError
+from lopa_bench.errors import ConfigError, RunError, StorageError
 from lopa_bench.metrics.varied import Measured, by_name, differing
+from lopa_bench.sweep import entrants
 from lopa_bench.sweep.jobs import REPORT, SETTINGS, JobReport, note_varied, read_report
 
 log = logging.getLogger(__name__)
@@ -58,16 +59,22 @@ class SweepTable(Callback):
                 file=sys.stderr,
             )
             sys.exit(2)
-        SweepTable.opened = Sweep(folder, _expected(config), config.against)
         try:
+            SweepTable.opened = Sweep(folder, _expected(config), config.against)
             note_varied(folder, varied_names(config, SweepTable.opened.expected))
-        except (OSError, StorageError) as error:  # an exception of a callback would be a warning of Hydra's
+        except (
+            OSError,
+            StorageError,
+            ConfigError,
+        ) as error:  # an exception of a callback would be a warning of Hydra's
             print(f"error: {plain(error)}", file=sys.stderr)
             sys.exit(2)
 
 
 def _expected(config: DictConfig) -> list[list[str]]:
     """The jobs as Hydra's own sweeper will make them; unknown for sweepers that decide as they go."""
+    if config.hydra.sweeper._target_ == entrants.TARGET:
+        return entrants.expected(config)
     if config.hydra.sweeper._target_ != BASIC_SWEEPER:
         return []
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
