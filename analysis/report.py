@@ -7,7 +7,8 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.arena import arenas
+from analysis.arena.choice import arenas
+from analysis.arena.tables import arena_aup_table, arena_table
 from analysis.comparisons import against_baselines
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import Plot, save
@@ -17,7 +18,6 @@ from analysis.replay.page import page as replay_page
 from analysis.replay.select import pair, telling_sample
 from analysis.replay.trace import trace
 from analysis.study import Study
-from analysis.tables.arena import arena_aup_table, arena_table
 from analysis.tables.article import TABLES
 from analysis.tables.lists import aup_points_table, aup_table, comparison_table, run_table
 from analysis.tables.model import Table

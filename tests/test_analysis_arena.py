@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from analysis.arena import arenas, choose, picks, reference
+from analysis.arena.choice import arenas, choose, picks, reference
+from analysis.arena.tables import arena_aup_table, arena_table
 from analysis.figures.registry import FIGURES
 from analysis.report import write_report
 from analysis.study import Study
-from analysis.tables.arena import arena_aup_table, arena_table
 from lopa_bench.metrics.statistics import holm
 from tests.analysis_runs import config_of, write_run
 from tests.test_records import sample

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.arena import PRESET, Arena, Contender, arenas, choose
+from analysis.arena.choice import PRESET, Arena, Contender, arenas, choose
 from analysis.figures.style import COLOURS, LINES, MARKERS, Plot, fitting, panels, paper_style, shown
 from analysis.labels import model_of, task_of
 from analysis.study import Study

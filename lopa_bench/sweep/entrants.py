@@ -64,10 +64,10 @@ def expected(config: DictConfig) -> list[list[str]]:
     return jobs_of(sweeper.entrants, _common(sweeper.params or {}, config.hydra.overrides.task))
 
 
-def _common(params: Mapping[str, str] | DictConfig, arguments: Sequence[str]) -> list[Override]:
+def _common(params: Mapping[Any, Any] | DictConfig, arguments: Sequence[str]) -> list[Override]:
     """What holds for every entrant; the command line has the last word."""
     return OverridesParser.create().parse_overrides(
-        [*(f"{name}={value}" for name, value in params.items()), *arguments]
+        [*(f"{name!s}={value!s}" for name, value in params.items()), *arguments]
     )
 
 

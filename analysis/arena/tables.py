@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from analysis.arena import BUDGETS, PRESET, Arena, Paired, Pick, arenas, is_articles, picks, reference, rows_of
+from analysis.arena.choice import BUDGETS, PRESET, Arena, Paired, Pick, arenas, is_articles, picks, reference, rows_of
 from analysis.labels import model_of, task_of
 from analysis.study import Study
 from analysis.tables.aup import Aup, aup_d3llm, aup_mbd

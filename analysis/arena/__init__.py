@@ -1,0 +1,1 @@
+"""Decoders tuned on some problems and compared on others."""
