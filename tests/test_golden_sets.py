@@ -143,29 +143,31 @@ def test_golden_klass_waits_until_a_distribution_has_stood_still() -> None:
     assert [step.positions for step in longer] == [(3,), (1,), (2,), (4,), (7,), (5,), (6,), (8,)]
 
 
-def test_what_a_row_moved_is_told_against_the_row_that_won() -> None:
+@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+def test_what_a_row_moved_is_told_against_the_row_that_won(cache: str) -> None:
     """Lookahead over klass on an arbitrary model: each round's `kl` by hand from the logits of the rows before."""
     model = hashed(3)
 
-    def distributions(ids: np.ndarray) -> np.ndarray:
-        logits = model(ids, 0)
+    def distributions(ids: np.ndarray, start: int) -> np.ndarray:
+        logits = model(ids, start)
         logits[..., MASK] = -np.inf
         weights = np.exp(logits - logits.max(-1, keepdims=True))
         return weights / weights.sum(-1, keepdims=True)
 
     config = DecoderConfig(
-        base="klass", k=2, gen_length=6, block_size=3, tau_kl=1.0, confidence="prob", attention="full"
+        base="klass", k=2, gen_length=9, block_size=3, tau_kl=1.0, confidence="prob", attention="full", cache=cache
     )
     log = Replay()
     outcome = backend(model).decode(spy(decode(make_decoder(config), [0], VOCAB), log))
     assert outcome.generation is not None
-    before = np.zeros((7, VOCAB.size))
+    before = np.zeros((10, VOCAB.size))
     winners = set()
     for request, prediction, step in zip(log.requests, log.predictions, outcome.generation.steps):
-        now = distributions(request.ids)
-        moved = (now * (np.log(now + 1e-12) - np.log(before + 1e-12))).sum(-1)
-        masked = request.ids == MASK
+        now, masked = distributions(request.ids, request.start), request.ids == MASK
+        window = before[request.start : request.start + request.ids.shape[1]]
+        moved = (now * (np.log(now + 1e-12) - np.log(window + 1e-12))).sum(-1)
         assert prediction.measure("kl")[masked] == pytest.approx(moved[masked], abs=1e-4)
-        before = np.where(masked[step.winner][:, None], now[step.winner], before)
+        window[masked[step.winner]] = now[step.winner][masked[step.winner]]
         winners.add(step.winner)
     assert len(winners) > 1
+    assert len({request.start for request in log.requests}) == (1 if cache == "none" else 4)
