@@ -94,6 +94,19 @@ def test_a_pair_that_stands_in_several_lines_is_one_test(tmp_path: Path) -> None
     assert next(adjusted for _, p, adjusted in against if p == smallest) == pytest.approx(5 * smallest)
 
 
+def test_settings_that_were_run_twice_are_one_setting_the_newest_counts(tmp_path: Path) -> None:
+    """An older version that lacked a setting decodes as one in which it is not set."""
+    whole_arena(tmp_path)
+    old = config_of(GREEDY)["decoder"]
+    del old["floor"]
+    samples = [(sample(i, content_tokens=60, forwards=60, correct=False), []) for i in range(SIZE[TUNING])]
+    config = {"decoder": old, "task": {"rows": TUNING}}
+    write_run(tmp_path, "older", GREEDY, samples, config=config, created="2001-01-01T00:00:00+00:00")
+    (arena,) = arenas(Study.of(tmp_path))
+    assert reference(Study.of(tmp_path), arena)[0] == 0.9
+    assert [len(one.tuning) for one in arena.contenders if one.name == "greedy"] == [1]
+
+
 def test_holm_is_that_of_his_example() -> None:
     """Sorted 0.005, 0.01, 0.03, 0.04: times 4, 3, 2, 1, never below the one before."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])

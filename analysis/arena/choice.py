@@ -86,6 +86,15 @@ def rows_of(run: Run) -> str | None:
     return (run.config.get("task") or {}).get("rows")
 
 
+def split_of(group: Group) -> str:
+    """In words: "1-150", "1-150, the first 20 of them"."""
+    rows, limits = (
+        list(dict.fromkeys(str(one) for one in found if one is not None))
+        for found in ((rows_of(run) for run in group), (run.row["limit"] for run in group))
+    )
+    return plain(" / ".join(rows) + (f", the first {' / '.join(limits)} of them" if limits else ""))
+
+
 def arenas(study: Study) -> list[Arena]:
     """One for each model, task and device with runs on a split. A split that is not there is empty.
 
@@ -109,6 +118,7 @@ def _arena(groups: Sequence[Group]) -> Arena:
     others = [group for group in groups if _begins(group[0]) > 1 and not group[0].attempted & seen]
     held_out = max(others, key=weight, default=[])
     kinds: dict[Key, tuple[Group, Group]] = defaultdict(lambda: ([], []))
+    tuning, held_out = _each_once(tuning), _each_once(held_out)
     for side, group in enumerate((tuning, held_out)):
         for run in group:
             kinds[_kind(run)][side].append(run)
@@ -244,7 +254,15 @@ def _kind(run: Run) -> Key:
 
 
 def _same(run: Run) -> Key:
-    return run.decoder, run.row["base"], tuple(sorted((name, str(value)) for name, value in run.settings.items()))
+    """What decodes alike; a setting that an older version did not have is as one that is not set."""
+    known = {name: str(value) for name, value in run.settings.items() if value is not None}
+    return run.decoder, run.row["base"], tuple(sorted(known.items()))
+
+
+def _each_once(group: Group) -> Group:
+    """Of runs with the same settings the newest."""
+    newest = {_same(run): run for run in sorted(group, key=lambda run: (run.created, run.id))}
+    return sorted(newest.values(), key=lambda run: run.id)
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

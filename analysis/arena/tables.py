@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from analysis.arena.choice import BUDGETS, PRESET, Arena, Paired, Pick, arenas, is_articles, picks, reference, rows_of
+from analysis.arena.choice import BUDGETS, PRESET, Arena, Paired, Pick, arenas, is_articles, picks, reference, split_of
 from analysis.labels import model_of, task_of
 from analysis.study import Study
 from analysis.tables.aup import Aup, aup_d3llm, aup_mbd
 from analysis.tables.model import Head, Table
-from analysis.text import plain, typeset
+from analysis.text import typeset
 from lopa_bench.console.numbers import fixed, p_value, percent, signed
 
 COLUMNS: Mapping[str, tuple[str, int]] = {  # quantity -> its head, and digits
@@ -53,7 +53,7 @@ def _record(study: Study, arena: Arena, pick: Pick) -> dict[str, Any]:
     }  # fmt: skip
     for split, one, among in (("tuning", pick.chosen, arena.tuning), ("held_out", pick.held, arena.held_out)):
         numbers = study.numbers(one, among) if one else None
-        cells[f"{split}_rows"] = plain(rows_of(among[0])) if among else None
+        cells[f"{split}_rows"] = split_of(among) if among else None
         cells[f"{split}_n"] = numbers.decoded if numbers else None
         for name in ("accuracy", *COLUMNS):
             value = numbers.get(name, PRESET if name in ("tpf", "tps") else None) if numbers else None
@@ -141,7 +141,7 @@ def _notes(study: Study) -> Iterator[str]:
     for arena in arenas(study):
         score, whose = reference(study, arena)
         where = f"{model_of(arena.run)}, {task_of(arena.run)}"
-        splits = [f"{name} {plain(rows_of(group[0]))}" if group else f"no {name} split"
+        splits = [f"{name} {split_of(group)}" if group else f"no {name} split"
                   for name, group in (("tuning", arena.tuning), ("held-out", arena.held_out))]  # fmt: skip
         yield f"{where}: {', '.join(splits)}; reference {percent(score)} ({whose})."
         if not any(one.run.lookahead and is_articles(one.run) for one in arena.contenders):

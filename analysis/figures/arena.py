@@ -47,7 +47,7 @@ def _panel(study: Study, ax: Axes, one: Arena, quantity: str, label: str) -> Non
     for contender in one.contenders:
         _curve(study, ax, one, contender, quantity, _look(names, contender.name))
     if quantity != "tpf":
-        ax.set_xscale("log")
+        ax.set_xlim(left=0)
     n = study.numbers(one.held_out[0], one.held_out).decoded
     ax.set_title(f"{shown(clipped(model_of(one.run)))} · {shown(clipped(task_of(one.run)))}\nheld out, n = {n}")
     ax.set_xlabel(label)
@@ -86,8 +86,7 @@ PLOTS = [
         "The arena: score against TPF, and against positions processed",
         "Every decoder along its own grid, on problems that no choice has seen. Large filled points: the setting that "
         f"was chosen on the tuning split, losing at most {MARKED:g} points there. In the left panel further right is "
-        "better, fewer calls; in the right one further left, less computed for a token, branches included "
-        "(logarithmic).",
+        "better, fewer calls; in the right one further left, less computed for a token, branches included.",
         "+experiment=arena/mini, or other runs on two splits (task.rows)",
         arena,
     )
