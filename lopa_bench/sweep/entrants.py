@@ -96,7 +96,7 @@ def jobs_of(entrants: Any, common: Sequence[Override]) -> list[list[str]]:
 
 def _parsed(name: str, words: Any) -> list[Override]:
     """The overrides of one entrant: a text with spaces between them, or a list."""
-    found = words.split() if isinstance(words, str) else list(words or ())
+    found = words.split() if isinstance(words, str) else list(words) if isinstance(words, Sequence) else []
     if not found or not all(isinstance(word, str) and "=" in word for word in found):
         raise ConfigError(f"hydra.sweeper.entrants.{name}={words} is not allowed; {ALLOWED}")
     try:
