@@ -19,6 +19,9 @@ from tests.analysis_runs import many_runs, report_runs
 
 ROOT = Path(__file__).parents[1]
 
+# These runs are on no split of the problems, and their steps lack what a branch was rewarded for.
+DRAWN = {name: plot for name, plot in FIGURES.items() if name not in ("arena", "rewarded")}
+
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,11 +39,11 @@ def test_every_table_and_figure_is_on_the_page_and_in_files(report: Path) -> Non
         assert f'id="table{number}"' in page
         for suffix in ("csv", "md", "tex"):
             assert (folder / "tables" / f"table{number}.{suffix}").stat().st_size > 0
-    for name in FIGURES:
+    for name in DRAWN:
         assert f'id="{name}"' in page
         for suffix in ("png", "pdf"):
             assert (folder / "figures" / f"{name}.{suffix}").stat().st_size > 1000
-    assert page.count("<img") == page.count('src="data:image/png;base64,') == len(FIGURES)
+    assert page.count("<img") == page.count('src="data:image/png;base64,') == len(DRAWN)
     assert "not finished and left out: 1." in page
     assert "left out: interrupted" in page
 
@@ -59,7 +62,7 @@ def test_published_and_toy_numbers_are_named_as_such(report: Path) -> None:
 
 def test_all_axes_of_all_figures_are_named(outputs: Path) -> None:
     study = Study.of(outputs)
-    for name, plot in FIGURES.items():
+    for name, plot in DRAWN.items():
         figure = plot.draw(study)
         assert figure is not None, name
         for ax in figure.axes:
