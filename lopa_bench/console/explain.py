@@ -127,7 +127,7 @@ def _listed(choice: str, allowed: Sequence[str]) -> str:
         folders.setdefault(one.rpartition("/")[0], []).append(one)
     asked = choice.partition("/")[0]
     parts = [
-        names if folder == asked or len(names) <= MANY else [f"{names[0]} and {len(names) - 1} more in {folder}"]
+        names if folder in ("", asked) or len(names) <= MANY else [f"{names[0]} and {len(names) - 1} more in {folder}"]
         for folder, names in folders.items()
     ]
     return ", ".join(name for names in parts for name in names)
