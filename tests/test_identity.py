@@ -77,6 +77,8 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "decoder.forced": "global", "decoder.confidence": "margin", "decoder.fill_confidence": "prob", "decoder.k": 3,
     "decoder.floor": 0.1, "decoder.complete": "verify", "decoder.select": "gate",
     "decoder.gate": 0.3, "decoder.confirm": 0.4, "decoder.confirm_best": True,
+    "decoder.gamma": 0.2, "decoder.delta": 0.3, "decoder.tau_entropy": 0.4, "decoder.tau_kl": 0.02,
+    "decoder.kl_steps": 3, "decoder.behind_end": "wait",
     "decoder.decode_tail": True, "decoder.mask_logit": "keep",
     "decoder.temperature": 0.5, "decoder.score.kind": "mixed", "decoder.score.target": "nowhere:SCORE",
     "decoder.score.bottom": 0.5, "decoder.score.window": 3, "decoder.score.creation_weight": 0.1,

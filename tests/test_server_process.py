@@ -44,7 +44,7 @@ def test_a_launched_server_is_awaited_keeps_its_log_and_ends_with_the_run(tmp_pa
 def test_a_launched_server_ends_when_the_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = children()
     config = launched(tmp_path)
-    monkeypatch.setattr("lopa_bench.run.runner._Runner._finish", lambda self, row: 1 / 0)
+    monkeypatch.setattr("lopa_bench.run.runner._Runner._finish", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run_served(config)
     assert children() == before
