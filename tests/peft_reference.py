@@ -1,8 +1,9 @@
 """Records what PEFT makes of adapter settings: `python -m tests.peft_reference` (needs the package peft).
 
 For each case a random tiny Qwen2 model and a random adapter are saved, loaded and merged by PEFT. Kept in
-tests/golden/adapters.json are the settings as PEFT wrote them and, for every matrix that PEFT changed, the rank and the
-scale that it multiplied B A by.
+tests/golden/adapters.json are the settings as PEFT wrote them, for every matrix that PEFT changed the rank and the
+scale that it multiplied B A by, and, of whole modules that it saved, the names of the tensors that it put in the place
+of the model's.
 """
 
 from __future__ import annotations
@@ -54,25 +55,43 @@ CASES: dict[str, dict[str, Any]] = {
     "fan_in_fan_out": {"r": 2, "lora_alpha": 4, "target_modules": ENDS, "fan_in_fan_out": True},
     "gaussian": {"r": 2, "lora_alpha": 4, "target_modules": ENDS, "init_lora_weights": "gaussian"},
     "not_initialised": {"r": 2, "lora_alpha": 4, "target_modules": ENDS, "init_lora_weights": False},
+    "a_saved_head": {"r": 2, "lora_alpha": 4, "target_modules": ENDS, "modules_to_save": ["lm_head"]},
+    "saved_modules_get_no_lora": {
+        "r": 2, "lora_alpha": 4, "target_modules": [*ENDS, "lm_head"],
+        "modules_to_save": ["mlp", "input_layernorm", "model.norm", "0.self_attn.q_proj", "embed_tokens", "lm_head"],
+    },
+    "saved_under_all_linear": {
+        "r": 2, "lora_alpha": 4, "target_modules": "all-linear", "modules_to_save": ["self_attn.o_proj"],
+    },
+    "a_saved_end_of_a_name": {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], "modules_to_save": ["n_proj"]},
+    "a_tie_that_is_kept": {
+        "r": 2, "lora_alpha": 4, "target_modules": ENDS, "modules_to_save": ["lm_head"], "ensure_weight_tying": True,
+    },
     "orthogonal": {"r": 2, "lora_alpha": 4, "target_modules": ENDS, "init_lora_weights": "orthogonal"},
 }  # fmt: skip
 
 
 def record(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Settings as saved, and module -> scale; the merged weights are proved to be W + scale B A."""
+    """Settings as saved, module -> scale, and the names of saved tensors; the merged weights are proved to be
+    W + scale B A, or those of the file. A model whose tie the settings keep has one.
+    """
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model  # type: ignore[import-not-found]
+    from safetensors.torch import load_file
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     torch.manual_seed(0)
-    base = Qwen2ForCausalLM(Qwen2Config(**SIZES))
+    sizes = {**SIZES, "tie_word_embeddings": settings.get("ensure_weight_tying", False)}
+    base = Qwen2ForCausalLM(Qwen2Config(**sizes))
     before = {name: value.clone() for name, value in base.state_dict().items()}
     model = get_peft_model(base, LoraConfig(**settings))
     for name, value in model.named_parameters():
-        if "lora_" in name:
+        if "lora_" in name or "modules_to_save" in name:
             torch.nn.init.normal_(value)
     model.save_pretrained(folder, save_embedding_layers=False)
-    fresh = Qwen2ForCausalLM(Qwen2Config(**SIZES))
+    parts = load_file(folder / "adapter_model.safetensors")
+    replaced = {key.removeprefix("base_model.model."): value for key, value in parts.items() if "lora_" not in key}
+    fresh = Qwen2ForCausalLM(Qwen2Config(**sizes))
     fresh.load_state_dict(before)
     loaded = PeftModel.from_pretrained(fresh, folder)
     layers = {name: module for name, module in loaded.base_model.model.named_modules() if hasattr(module, "lora_A")}
@@ -82,11 +101,11 @@ def record(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
         deltas[name] = module.scaling["default"] * product
     merged = loaded.merge_and_unload().state_dict()
     for name, value in merged.items():
-        expected = before[name] + deltas.get(name.removesuffix(".weight"), 0)
+        expected = replaced.get(name, before[name]) + deltas.get(name.removesuffix(".weight"), 0)
         torch.testing.assert_close(value, expected, rtol=0, atol=1e-5)
     scales = {name: [module.r["default"], module.scaling["default"]] for name, module in layers.items()}
     saved = json.loads((folder / "adapter_config.json").read_text())
-    return {"settings": saved, "modules": scales}
+    return {"settings": saved, "modules": scales} | ({"saved": sorted(replaced)} if replaced else {})
 
 
 def main() -> None:

@@ -94,6 +94,7 @@ LOADERS: Mapping[str, tuple[str, ...]] = {
         "lopa_bench.engines.masked",
         "lopa_bench.models.checkpoint.loader",
         "lopa_bench.models.checkpoint.lora",
+        "lopa_bench.models.checkpoint.saved",
         "lopa_bench.models.checkpoint.tensors",
         "lopa_bench.models.loaded",
         "lopa_bench.models.network",

@@ -81,7 +81,7 @@ def merged(folder: Path, base: dict[str, Tensor], layout: Layout = DREAM) -> dic
     }
 
 
-@pytest.mark.parametrize("case", RECORDED)
+@pytest.mark.parametrize("case", [name for name, case in RECORDED.items() if "saved" not in case])
 def test_the_same_modules_change_by_the_same_scale_as_with_peft(case: str, tmp_path: Path) -> None:
     base, expected = weights(), RECORDED[case]
     tensors: dict[str, Tensor] = {}
@@ -156,7 +156,10 @@ def test_sums_are_not_rounded_to_the_precision_of_the_file(tmp_path: Path) -> No
     ("key", "value"),
     [
         ("use_dora", True), ("bias", "all"), ("bias", "lora_only"), ("lora_bias", True),
-        ("modules_to_save", ["lm_head"]),
+        ("modules_to_save", "lm_head"), ("modules_to_save", [""]), ("modules_to_save", [".*head"]),
+        ("modules_to_save", ["score"]), ("modules_to_save", ["model"]), ("modules_to_save", ["layers"]),
+        ("modules_to_save", ["mlp", "up_proj"]), ("modules_to_save", ["_proj"]), ("modules_to_save", [1]),
+        ("modules_to_save", {"lm_head": 1}), ("ensure_weight_tying", 1),
         ("init_lora_weights", "pissa"), ("init_lora_weights", "pissa_niter_16"), ("init_lora_weights", "olora"),
         ("init_lora_weights", "loftq"), ("init_lora_weights", "corda"), ("init_lora_weights", "lora_ga"),
         ("init_lora_weights", None), ("trainable_token_indices", [1]), ("target_parameters", ["mlp.weight"]),

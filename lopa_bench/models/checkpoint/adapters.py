@@ -1,4 +1,5 @@
-"""Settings of a LoRA adapter in PEFT's folder layout: which modules it changes, with which rank and scale. No torch.
+"""Settings of a LoRA adapter in PEFT's folder layout: which modules it changes, with which rank and scale, and which it
+replaces. No torch.
 
 The scale is alpha / r, with use_rslora alpha / sqrt(r); r and alpha may differ from module to module. All of it is read
 as PEFT reads it; what is no plain LoRA is refused.
@@ -11,28 +12,34 @@ import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.files import ADAPTER_CONFIG
 from lopa_bench.models.checkpoint.keys import Keys, read_json, shown
 
 PREFIX = "base_model.model."  # what PEFT puts in front of the names of the model that it wraps
+ROOTS = ("base_model", "base_model.model")  # the whole model, as PEFT calls it
+NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
 RANKS = 65536
 # What the adapter belongs to and how it was trained. The *_config entries prepare the first weights of a training;
 # those modes of init_lora_weights that change the model itself are refused. PEFT never transposes the layers that
 # these models have, whatever fan_in_fan_out says.
 IGNORED = {
-    "auto_mapping", "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config", "fan_in_fan_out",
+    "auto_mapping", "base_model_name_or_path", "corda_config", "eva_config", "fan_in_fan_out",
     "inference_mode", "loftq_config", "lora_dropout", "lora_ga_config", "megatron_core", "peft_version",
     "qalora_group_size", "revision", "runtime_config", "task_type",
 }  # fmt: skip
+EMBEDDINGS = ("embed_tokens", "lm_head")  # the names that ensure_weight_tying looks for
 FIRST_WEIGHTS = (True, False, "gaussian", "eva", "orthogonal")  # they are replaced by those of the file
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """Settings of one adapter: where it applies, and with which rank and scale."""
+    """Settings of one adapter: where it applies, with which rank and scale, and what it replaces.
+
+    `saved`: ends of the names of the modules that it replaces; `keeps_tie`: whether it replaces both of two tied ones.
+    """
 
     where: str
     rank: int
@@ -44,6 +51,8 @@ class Adapter:
     excluded: str | tuple[str, ...]
     layers: tuple[int, ...] | None
     layers_patterns: tuple[str, ...]
+    saved: tuple[str, ...]
+    keeps_tie: bool
 
     def targeted(self, modules: Mapping[str, str], held: Container[str]) -> list[str]:
         """The modules that are changed, of `modules` (name -> kind); if the settings name none, those that the file
@@ -64,6 +73,8 @@ class Adapter:
     def _takes(self, targets: str | tuple[str, ...], name: str, kind: str) -> bool:
         if self.excluded and _matches(self.excluded, name):
             return False
+        if any(re.match(rf"(.*\.)?{re.escape(end)}($|\.)", name) for end in self.saved):
+            return False
         if isinstance(targets, str) and targets.lower() == "all-linear":
             return kind == "linear"
         return _matches(targets, name) and (isinstance(targets, str) or self._in_layers(name))
@@ -76,6 +87,29 @@ class Adapter:
         found = next((match for pattern in patterns if (match := re.match(pattern, name))), None)
         return found is not None and int(found["at"]) in self.layers
 
+    def replaced(self, modules: Mapping[str, str]) -> list[str]:
+        """The modules, of `modules`, that modules_to_save takes as a whole. An end of a name needs no dot before it,
+        and PEFT's own prefix counts as a part of the name. Raises CheckpointError for what cannot be replaced.
+        """
+        found: dict[str, None] = {}
+        for end in self.saved:
+            taken = [name for name in modules if (PREFIX + name).endswith(end)]
+            if not taken:
+                self._refuse_saved(end, "takes no module of the checkpoint", "names of its modules")
+            if any(root.endswith(end) for root in ROOTS):
+                self._refuse_saved(end, "takes the whole model", "names of its modules")
+            for name in taken:
+                if f"{name}.0" in modules:
+                    self._refuse_saved(end, f"takes {name}, which is a list of modules", "one module or more of them")
+            found |= dict.fromkeys(taken)
+        for name in found:
+            if outer := next((other for other in found if name.startswith(f"{other}.")), None):
+                self._refuse_saved(list(self.saved), f"takes {outer} and {name} in it", "one of them")
+        return list(found)
+
+    def _refuse_saved(self, value: Any, why: str, allowed: str) -> NoReturn:
+        raise CheckpointError(f"{self.where}: modules_to_save={shown(value)} {why}; allowed: {allowed}")
+
     def rank_of(self, module: str) -> int:
         return _by_pattern(self.rank_pattern, module, self.rank)
 
@@ -83,6 +117,11 @@ class Adapter:
         """What the product of a module's two matrices is multiplied by."""
         rank, alpha = self.rank_of(module), _by_pattern(self.alpha_pattern, module, self.alpha)
         return alpha / (math.sqrt(rank) if self.by_root else rank)
+
+
+def saved_keys(module: str, tensor: str) -> list[str]:
+    """The names that a tensor of a replaced module may have in the adapter's file: today's, and those of old files."""
+    return [f"{PREFIX}{module}.{part}{tensor}" for part in ("", "modules_to_save.", "modules_to_save.default.")]
 
 
 def key_of(module: str, side: str) -> str:
@@ -110,6 +149,8 @@ def read_adapter(folder: Path) -> Adapter:
         excluded=_names(keys, "exclude_modules") or (),
         layers=layers,
         layers_patterns=_patterns_of_layers(keys),
+        saved=(saved := _saved(keys)),
+        keeps_tie=keys.flag("ensure_weight_tying", False) and any(end.split(".")[-1] in EMBEDDINGS for end in saved),
     )
     if adapter.targets is not None and not adapter.targets:
         keys.refuse("target_modules", 'null, a list of names, a pattern, or "all-linear"')
@@ -153,6 +194,16 @@ def _names(keys: Keys, key: str) -> str | tuple[str, ...] | None:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         keys.refuse(key, "null, a list of names, or a pattern")
     return tuple(value)
+
+
+def _saved(keys: Keys) -> tuple[str, ...]:
+    """modules_to_save: names, none of them an expression."""
+    value = keys.get("modules_to_save")
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) and NAME.fullmatch(name) for name in value):
+        keys.refuse("modules_to_save", "null or a list of names")
+    return tuple(dict.fromkeys(value))
 
 
 def _matches(names: str | tuple[str, ...], module: str) -> bool:

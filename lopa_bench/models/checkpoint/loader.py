@@ -41,7 +41,8 @@ def load_model(
     found = places(layout, config, headers, shapes, str(folder))
     if config.tied:
         _check_tied(layout, headers, str(folder))
-    merge = Merge(lora, layout.modules(config), headers) if lora is not None else None
+    tied = (layout.outer["embed.weight"], layout.head) if config.tied else None
+    merge = Merge(lora, layout.modules(config), headers, tied) if lora is not None else None
     state = {name: torch.empty(shape, dtype=dtype, device=device) for name, shape in shapes.items()}
     for file in dict.fromkeys(header.file for header in headers.values()):
         _fill(state, file, found, merge)
@@ -56,11 +57,12 @@ def _fill(state: Mapping[str, Tensor], file: Path, found: Mapping[str, Place], m
     source, mapped = _open(file), 0
     for name in [name for name in source.offset_keys() if name in found]:
         place = found[name]
+        origin = merge.file if merge is not None and merge.replaces(name) else file
         target = rows_of(state[place.ours])[place.first : place.last]
         count = max(1, PIECE // max(1, target[0].numel()))
         for first in range(0, len(target), count):
             rows = rows_of(source.get_tensor(name))[first : first + count]
-            _copy(target[first : first + count], rows if merge is None else merge.rows(name, first, rows), name, file)
+            _copy(target[first : first + count], rows if merge is None else merge.rows(name, first, rows), name, origin)
             mapped += rows.nbytes
             del rows
             if mapped >= MAPPED:
