@@ -138,6 +138,14 @@ def test_saved_tensors_that_do_not_fit_are_refused_by_name(tensors: dict[str, An
     assert "\n" not in str(caught.value)
 
 
+def test_an_adapter_whose_only_target_is_saved_is_refused_as_by_peft(folder: Path) -> None:
+    head = load_file(folder / "model.safetensors")[HEAD]
+    settings = plain(target_modules=["lm_head"], modules_to_save=["lm_head"])
+    adapter = write(folder.parent / "a", settings, {PREFIX + HEAD: head})
+    with pytest.raises(CheckpointError, match="takes no module of it beside those of modules_to_save"):
+        loaded(folder, adapter)
+
+
 def test_numbers_of_a_saved_tensor_that_the_dtype_cannot_hold_name_the_adapters_file(folder: Path) -> None:
     saved = torch.full_like(load_file(folder / "model.safetensors")[HEAD], 1e5)
     adapter = adapter_of(folder, {f"{PREFIX}{HEAD}": saved})

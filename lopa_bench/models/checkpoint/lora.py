@@ -49,9 +49,9 @@ class Merge:
         faults = _faults(adapter, parts, pairs, headers, whole.keys) + whole.faults
         if faults or not pairs:
             more = f"; {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-            reason = (
-                "; ".join(faults[:NAMED]) + more or f"target_modules={shown(adapter.targets)} takes no module of it"
-            )
+            beside = " beside those of modules_to_save" if adapter.saved else ""
+            none = f"target_modules={shown(adapter.targets)} takes no module of it{beside}"
+            reason = "; ".join(faults[:NAMED]) + more or none
             raise CheckpointError(f"{file} does not fit the checkpoint: {reason}")
         check_numbers(parts, str(file))
         self.file = file
