@@ -213,6 +213,7 @@ TUNED = (
     "tokens_per_step",
     "steps",
     "block_size",
+    "buffer_size",
 )
 
 

@@ -7,7 +7,7 @@ See docs/decoders.md for each algorithm and for how to add one.
 """
 
 from decoders.config import DecoderConfig, DecoderError, ScoreConfig
-from decoders.families.d2f import D2F
+from decoders.families.d2f import D2F, MULTIBD
 from decoders.families.dream import DREAM
 from decoders.families.fast_dllm import FAST_DLLM
 from decoders.families.fast_dllm_v2 import FAST_DLLM_V2
@@ -24,7 +24,7 @@ from decoders.resolve import resolve
 from decoders.spec import Base, Decoder
 from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
 
-_ALL = (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2, EB, FRECHET, ENTROPY, KLASS)
+_ALL = (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2, MULTIBD, EB, FRECHET, ENTROPY, KLASS)
 BASES: dict[str, Base] = {base.name: base for base in _ALL}
 
 

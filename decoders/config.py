@@ -45,6 +45,7 @@ class DecoderConfig:
     gen_length: int = number(512, 1, 65536)
     block_size: int | None = number(None, 1, 65536)
     sub_block_size: int | None = number(None, 1, 65536)
+    buffer_size: int | None = number(None, 1, 65536)
     attention: str | None = choice(None, "full", "block_causal")
     grid: str | None = choice(None, "prompt", "absolute")
     cache: str | None = choice(None, "none", "exact", "prefix", "dual", "sub_block")

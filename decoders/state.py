@@ -84,7 +84,9 @@ class Branch:
 
     ids: prompt and the window so far. masks: masks left, per block. activated: per block, whether it may be forced.
     ready: leading blocks that are finished and verified, so that their keys and values may enter the cache (a
-    lookahead token finishes no block before its branch has won). end: position of the first end token that was filled.
+    lookahead token finishes no block before its branch has won). stored: those of them that were ready when they were
+    last fed, so that a cache of finished blocks holds them by now. end: position of the first end token that was
+    filled.
     memory: what the fill rule remembers from step to step (a schedule's position).
     """
 
@@ -92,6 +94,7 @@ class Branch:
     masks: list[int]
     activated: list[bool]
     ready: int = 1
+    stored: int = 1
     end: int | None = None
     extra: Extra | None = None
     memory: tuple[int, ...] = ()
@@ -111,6 +114,7 @@ class Branch:
             self.masks.copy(),
             self.activated.copy(),
             self.ready,
+            self.stored,
             self.end,
             None,
             self.memory,
@@ -129,12 +133,13 @@ class Branch:
 
     def stands_as(self, other: Branch) -> bool:
         """Whether both are the same text at the same point of its decoding, so that what follows is the same."""
-        mine = (self.masks, self.activated, self.ready, self.end, self.memory)
-        theirs = (other.masks, other.activated, other.ready, other.end, other.memory)
+        mine = (self.masks, self.activated, self.ready, self.stored, self.end, self.memory)
+        theirs = (other.masks, other.activated, other.ready, other.stored, other.end, other.memory)
         return mine == theirs and np.array_equal(self.ids, other.ids)
 
     def verify(self) -> None:
-        """Marks the leading finished blocks as ready for the cache."""
+        """Marks the leading finished blocks as ready for the cache, once behind each forward."""
+        self.stored = self.ready
         while self.ready < len(self.masks) and self.masks[self.ready] == 0:
             self.ready += 1
 

@@ -295,7 +295,7 @@ WRONG_VALUES = [
     (
         "decoder=null",
         "ar, d2f, diffusion_gemma, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, klass, llada, llada2, "
-        "lopa, sdar, served",
+        "lopa, multibd, sdar, served",
     ),
     ("decoder.k=0,2", "one value, -m decoder.k=0,2 for a job each, or \"decoder.k='0,2'\" for one value with a comma"),
     ("+decoder.k=3", "decoder.k=3"),

@@ -224,7 +224,7 @@ def test_next_fill_prefers_the_branch_that_will_fill_most() -> None:
     assert len(generation.steps[1].positions) == 3
 
 
-@pytest.mark.parametrize("name", [*BASES, "sdar", "llada2"])
+@pytest.mark.parametrize("name", [*BASES, "sdar", "llada2", "multibd"])
 @pytest.mark.parametrize("prompt", [[0], [END], [MASK, END, 3], list(range(7)) * 20])
 def test_what_the_prompt_holds_or_how_long_it_is_changes_nothing_right_of_it(name: str, prompt: list[int]) -> None:
     """Mask and end ids in it are text like any other."""
@@ -234,7 +234,7 @@ def test_what_the_prompt_holds_or_how_long_it_is_changes_nothing_right_of_it(nam
     assert {position - len(prompt) for position in order(generation)} == {0, 1, 2}
 
 
-@pytest.mark.parametrize("name", [*BASES, "sdar", "llada2"])
+@pytest.mark.parametrize("name", [*BASES, "sdar", "llada2", "multibd"])
 def test_a_text_may_be_one_position_or_begin_with_its_end(name: str) -> None:
     assert run(fixed([0.5]), DecoderConfig(name=name, gen_length=1)).ids == (0,)
     first = run(fixed([0.99, 0.3, 0.2], [END, 1, 2]), DecoderConfig(name=name, gen_length=3))

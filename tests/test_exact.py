@@ -37,7 +37,7 @@ def exact_of(config: DecoderConfig, k: int) -> tuple[DecoderConfig, DecoderConfi
 KEPT = (
     "gen_length", "block_size", "grid", "attention", "fill", "tokens_per_step", "steps", "factor", "first_position",
     "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit", "denoising_steps", "store",
-    "gamma", "delta", "tau_entropy", "behind_end",
+    "gamma", "delta", "tau_entropy", "behind_end", "buffer_size",
 )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ CACHED = [
     *[(base, "full", cache) for base, cache in (("eb", "dual"), ("frechet", "prefix"), ("entropy", "none"))],
     *[(base, "block_causal", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "exact")],
     ("dream", "full", "none"),
-    *[(base, "block_causal", cache) for base in ("sdar", "llada2") for cache in ("none", "exact")],
+    *[(base, "block_causal", cache) for base in ("sdar", "llada2", "multibd") for cache in ("none", "exact")],
     *[("fast_dllm_v2", "block_causal", cache) for cache in ("exact", "sub_block")],
 ]
 
@@ -102,7 +102,7 @@ def test_what_the_cache_holds_is_what_it_holds_for_the_base(
         pytest.skip("it needs shifted logits")
     size: dict[str, Any] = {} if base == "dream" else {"block_size": 5, "grid": grid}
     common: dict[str, Any] = {"base": base, "attention": attention, "cache": cache, "gen_length": 19, **size}
-    if base in ("d2f", "fast_dllm", "sdar", "llada2", "fast_dllm_v2"):
+    if base in ("d2f", "fast_dllm", "sdar", "llada2", "fast_dllm_v2", "multibd"):
         common["tau_conf"] = 0.99  # several forwards a block
     if base == "fast_dllm_v2":
         common |= {"block_size": 8, "sub_block_size": 4}

@@ -92,7 +92,7 @@ def decoded(config: DecoderConfig, shift: Shift, batch: int) -> list[Generation]
 
 
 @pytest.mark.parametrize("shift", ["none", "shifted"])
-@pytest.mark.parametrize("name", ["greedy", "llada", "fast_dllm", "d2f", "sdar", "llada2", "fast_dllm_v2"])
+@pytest.mark.parametrize("name", ["greedy", "llada", "fast_dllm", "d2f", "sdar", "llada2", "fast_dllm_v2", "multibd"])
 def test_blocks_of_one_are_causal_decoding(name: str, shift: Shift) -> None:
     if name == "fast_dllm_v2" and shift == "none":
         pytest.skip("it needs shifted logits")
@@ -121,6 +121,7 @@ BLOCKS: dict[str, Any] = {"gen_length": 22, "block_size": 8, "grid": "absolute",
         DecoderConfig(name="fast_dllm_v2", sub_block_size=4, cache="sub_block", **BLOCKS),
         DecoderConfig(base="fast_dllm_v2", k=3, sub_block_size=4, cache="sub_block", **BLOCKS),
         DecoderConfig(base="d2f", k=3, **BLOCKS),
+        DecoderConfig(base="multibd", k=3, buffer_size=2, tau_conf=0.3, **BLOCKS),
         DecoderConfig(name="greedy", **BLOCKS),
     ],
     ids=lambda config: f"{config.name}-{config.base}-{config.k}",
@@ -135,7 +136,7 @@ def test_packed_samples_decode_as_alone(config: DecoderConfig) -> None:
 
 
 FULL = ("greedy", "llada", "fast_dllm", "d2f", "dream")
-BLOCKWISE = ("sdar", "llada2", "fast_dllm_v2")
+BLOCKWISE = ("sdar", "llada2", "fast_dllm_v2", "multibd")
 
 
 @pytest.mark.parametrize("model", ["dream_a", "llada_a", "sdar_a", "sdar_moe_a", "fdv2_b", "llada2_a", "llada_moe_a"])

@@ -72,6 +72,7 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "decoder.name": "d2f", "decoder.target": "nowhere:THING", "decoder.base": "greedy", "decoder.gen_length": 32,
     "decoder.block_size": 4, "decoder.attention": "block_causal", "decoder.cache": "exact", "decoder.fill": "budget",
     "decoder.grid": "absolute", "decoder.store": "forward", "decoder.sub_block_size": 2, "decoder.denoising_steps": 2,
+    "decoder.buffer_size": 2,
     "decoder.tokens_per_step": 2, "decoder.steps": 4, "decoder.empty_steps": "run", "decoder.factor": 0.5,
     "decoder.first_position": "rule", "decoder.tau_conf": 0.8, "decoder.tau_add": 0.2, "decoder.tau_act": 0.9,
     "decoder.forced": "global", "decoder.confidence": "margin", "decoder.fill_confidence": "prob", "decoder.k": 3,

@@ -37,6 +37,7 @@ MEASURE = st.sampled_from(["prob", "margin", "neg_entropy"])
 UNIT = st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0])
 VALUES = {
     "block_size": st.one_of(st.integers(1, 8), st.just(64)),
+    "buffer_size": st.integers(1, 4),
     "tau_add": UNIT,
     "tau_act": st.sampled_from([0.3, 0.95, 1.0]),
     "tau_conf": UNIT,
@@ -219,6 +220,28 @@ def test_the_result_does_not_depend_on_batch_mates(several: list[DecoderConfig],
     for i, start in enumerate(starts):
         alone = backend(hashed(seed), shifted).decode(start(0))
         assert packed[i].generation == alone.generation
+
+
+@given(
+    st.fixed_dictionaries({name: VALUES[name] for name in ("block_size", "tau_conf", "forced", "confidence")}),
+    st.fixed_dictionaries({"gen_length": st.integers(1, 20), "decode_tail": st.booleans()}),
+    st.fixed_dictionaries({name: VALUES[name] for name in ("tau_add", "tau_act")}),
+    st.integers(1, 4), st.integers(1, 5), st.integers(0, 10**6),
+)  # fmt: skip
+def test_a_buffer_holds_so_many_blocks_one_is_llada2_and_one_that_never_fills_is_d2f(
+    rule: dict[str, Any], text: dict[str, Any], taus: dict[str, Any], size: int, prompt: int, seed: int
+) -> None:
+    def steps(name: str, grid: str, **more: Any) -> tuple[Step, ...]:
+        config = DecoderConfig(name=name, grid=grid, **rule, **text, **more)
+        return run(hashed(seed), config, prompt=list(range(prompt))).steps
+
+    for grid in ("prompt", "absolute"):
+        assert steps("multibd", grid, buffer_size=1, **taus) == steps("llada2", grid)
+        for step in steps("multibd", grid, buffer_size=size, **taus):
+            stored = step.kept[1] if step.kept else step.window_start
+            not_stored = step.window_start + step.window_width - max(stored, prompt if grid == "prompt" else 0)
+            assert not_stored <= size * rule["block_size"]
+    assert steps("multibd", "prompt", buffer_size=99, **taus) == steps("d2f", "prompt", **taus)
 
 
 ANYTHING = st.one_of(

@@ -30,6 +30,7 @@ EXAMPLES = {
     "sdar": DecoderConfig(name="sdar", gen_length=12, block_size=4, denoising_steps=2, grid="absolute"),
     "fast_dllm_v2": DecoderConfig(name="fast_dllm_v2", gen_length=12, block_size=4, sub_block_size=2, grid="absolute"),
     "llada2": DecoderConfig(name="llada2", gen_length=12, block_size=4, tau_conf=0.9, grid="absolute"),
+    "multibd": DecoderConfig(name="multibd", gen_length=12, block_size=4, buffer_size=2, tau_conf=0.9, grid="absolute"),
     "lopa": DecoderConfig(name="lopa", k=2, gen_length=12, block_size=6),
 }
 

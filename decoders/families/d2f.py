@@ -1,12 +1,18 @@
-"""D2F (Discrete Diffusion Forcing, arXiv 2508.09192): a pipeline of blocks with an exact block cache.
+"""Pipelines of blocks: D2F and MultiBD.
+
+D2F (Discrete Diffusion Forcing, arXiv 2508.09192): a pipeline of blocks with an exact block cache.
 
 In each block that is under way all masks with prob > tau_conf are filled; in an activated block in which none passes,
 the most confident one is. A block is appended when the newest is filled to tau_add, and activated when its left
 neighbour is filled to tau_act. Attention inside the window is block-causal, so finished blocks can be cached exactly.
+
+MultiBD (multi-block decoding, github.com/SJTU-DENG-Lab/Diffulex at 184ba97, MIT): the same with at most buffer_size
+blocks under way, for models that were trained block by block (SDAR, LLaDA2). Defaults are those of its scripts; they
+set a buffer of 4 for blocks of 4 (SDAR) and of 2 for blocks of 32 (LLaDA2).
 """
 
 from decoders.parts.fills import Threshold
-from decoders.parts.windows import Pipeline
+from decoders.parts.windows import Buffer, Pipeline
 from decoders.spec import Base
 
 D2F = Base(
@@ -19,6 +25,25 @@ D2F = Base(
         "tau_conf": 0.9,
         "tau_add": 0.1,
         "tau_act": 0.95,
+        "forced": "per_block",
+        "confidence": "prob",
+        "block_size": None,
+        "cache": "exact",
+        "attention": "block_causal",
+    },
+)
+
+MULTIBD = Base(
+    name="multibd",
+    window=Buffer,
+    fills={"threshold": Threshold},
+    caches=("exact", "none"),
+    defaults={
+        "fill": "threshold",
+        "tau_conf": 0.95,
+        "tau_add": 0.1,
+        "tau_act": 0.9,
+        "buffer_size": 4,
         "forced": "per_block",
         "confidence": "prob",
         "block_size": None,

@@ -161,14 +161,41 @@ class Pipeline(Window):
         assert tau_add is not None
         assert tau_act is not None
         newest = len(branch.masks) - 1
-        if newest < self.layout.blocks and not branch.ended and self._filled(branch, newest) >= tau_add:
+        room = newest < self.layout.blocks and self._has_room(branch)
+        if room and not branch.ended and self._filled(branch, newest) >= tau_add:
             size = self.layout.end_of(newest + 1) - self.layout.start_of(newest + 1)
             branch.append_block(size, self.mask_id)
         for block in range(1, len(branch.masks)):
             if not branch.activated[block] and self._filled(branch, block - 1) >= tau_act:
                 branch.activated[block] = True
 
+    def _has_room(self, branch: Branch) -> bool:
+        """Whether one block more may be under way."""
+        return True
+
     def _filled(self, branch: Branch, block: int) -> float:
         """Filled fraction of a block; the prompt counts as full, and so does its tail in block 1."""
         size = self.layout.end_of(block) - self.layout.begin_of(block)
         return (size - branch.masks[block]) / size if block else 1.0
+
+
+class Buffer(Pipeline):
+    """MultiBD's pipeline: at most `buffer_size` blocks are under way (Diffulex).
+
+    A block leaves the buffer when its keys and values are stored, one forward behind its last token. If nothing in a
+    full buffer is left to fill, a block is appended all the same, so that no forward is spent on storing alone. A
+    prompt that ends inside a block has begun it: that one is under way from the start.
+    """
+
+    reads: ClassVar[Mapping[str, Any]] = {"block_size": None, "buffer_size": 4, "tau_add": 0.1, "tau_act": 0.9}
+    caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"block_causal": ("none", "exact")}
+
+    def open(self, prompt: Sequence[int]) -> Branch:
+        branch = Branch.start(prompt)
+        if self.layout.origin < self.layout.prompt:
+            branch.append_block(self.layout.end_of(1) - self.layout.prompt, self.mask_id)
+        return branch
+
+    def _has_room(self, branch: Branch) -> bool:
+        assert self.config.buffer_size is not None
+        return len(branch.masks) - branch.stored < self.config.buffer_size or branch.masks_left == 0
