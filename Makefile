@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Two processes: the tests are many and small.
-JOBS ?= 2
+# The tests are many and small, and some only wait: three processes for two cores, each with one thread of torch.
+JOBS ?= 3
 # Where `make paper` keeps its runs and its report.
 OUT ?= outputs
 
@@ -33,7 +33,7 @@ paper: install
 	$(BIN)/python -m analysis report $(OUT)
 
 test: lint types
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 # Also the long ones: whole benchmark files, cluster launchers, a browser.
 test-all: lint types

@@ -110,7 +110,14 @@ def test_an_ablation_is_valid_in_all_its_jobs_and_read_by_the_figures_that_it_na
     assert len(jobs) == max(map(len, study.series(*_varied(jobs))))  # one series holds them all
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("arena/")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name == "arena/dream" else [pytest.mark.slow])
+        for name in FILES
+        if name.startswith("arena/")
+    ],
+)
 def test_an_arena_is_valid_in_all_its_jobs_and_has_two_splits_without_a_common_problem(name: str) -> None:
     whole = compose("config", overrides=[f"+experiment={name}"], return_hydra_config=True)
     OmegaConf.set_readonly(whole.hydra, False)

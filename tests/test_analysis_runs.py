@@ -120,6 +120,7 @@ def test_a_notebook_on_an_empty_folder_is_told_once(
     assert ("no finished run under" if exists else "is no folder") in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "analysis" / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_cells_of_every_notebook_run_on_an_empty_folder(path: Path, tmp_path: Path) -> None:
     """In one process without a kernel: only the code is asked for."""

@@ -88,6 +88,7 @@ def judged_again(rows: Path) -> bool | None:
     return task.score(task.problems[0], "    return b * h / 2").correct
 
 
+@pytest.mark.slow
 def test_expected_outputs_are_computed_once_and_again_when_damaged(plus: HumanEvalPlus, tmp_path: Path) -> None:
     """Also where the damaged file is as long as before, and is a whole gzip file of other outputs."""
     assert plus.score(plus.problems[0], "    return b * h / 2").correct

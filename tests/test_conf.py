@@ -348,6 +348,16 @@ def test_a_choice_of_a_folder_lists_the_whole_folder_and_the_others_in_short() -
     assert "table4/d2f_dream_base_s10_gsm8k and 71 more in table4" in text
 
 
+@pytest.mark.parametrize(
+    ("argument", "folder"),
+    [("+experiment=table4/kk", "experiment/table4"), ("decoder=kk", "decoder"), ("model=kk", "model")],
+)
+def test_a_choice_that_there_is_not_is_told_all_that_stand_where_it_was_looked_for(argument: str, folder: str) -> None:
+    allowed = (message(argument) or "").partition("allowed: ")[2]
+    names = {path.stem for path in (CONF / folder).glob("*.yaml")}
+    assert names <= {name.rpartition("/")[2] for name in re.split(r"[,; ]+", allowed)}
+
+
 def test_a_choice_of_a_folder_of_ones_own_is_among_those_that_are_allowed(tmp_path: Path) -> None:
     (tmp_path / "decoder").mkdir()
     (tmp_path / "decoder" / "leftmost.yaml").write_text("name: leftmost\n")

@@ -88,6 +88,7 @@ def test_a_position_is_filled_when_its_prediction_no_longer_changes() -> None:
     assert [_since(tokens) for tokens in ([4], [4, 4, 4], [3, 4, 4], [4, 3, 4])] == [0, 0, 1, 2]
 
 
+@pytest.mark.slow
 def test_its_rows_stand_in_the_same_tables(folder: Path, tmp_path: Path, warm: Warm) -> None:
     done = warm.start(
         "model=diffusion_gemma", f"model.path={folder}", "model.toy=true", "model.max_length=256",

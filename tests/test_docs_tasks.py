@@ -44,6 +44,7 @@ def test_the_example_asks_and_judges_as_the_page_says() -> None:
     assert strict.prompt(strict.problems[0]).text == "What is the capital of Peru?"
 
 
+@pytest.mark.slow
 def test_every_command_runs_as_it_is_printed_also_beside_folders_with_our_names(page_files: Path) -> None:
     commands = re.findall(r"^PYTHONPATH=\. (python .*)$", PAGE, re.MULTILINE)
     assert len(commands) == 4

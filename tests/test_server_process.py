@@ -119,6 +119,7 @@ def test_killed_in_mid_run_the_rest_is_done_after_a_restart(tmp_path: Path) -> N
     assert len(served) == 8
 
 
+@pytest.mark.slow
 def test_a_real_server_gives_the_ids_of_local_decoding(tmp_path: Path) -> None:
     """`transformers serve` with mini_ar, started by the run: every sample answered, tokens as its usage records say."""
     settings: dict[str, Any] = {
