@@ -148,7 +148,7 @@ def details(run: Run, n: int) -> list[RenderableType]:
         "version": f"{row['version']} ({row['git_revision'] or 'no git'})",
         "machine": ", ".join(numbers["machines"]) or None,
         "command": " ".join(["python -m lopa_bench", *row["argv"]]),
-        "decoder": ", ".join(f"{name}={value}" for name, value in run.config["decoder"].items() if value is not None),
+        "decoder": ", ".join(f"{name}={value}" for name, value in run.settings.items() if value not in (None, {})),
     }
     parts: list[RenderableType] = [
         Text(plain(f"{name}: {value}")) for name, value in facts.items() if value is not None
