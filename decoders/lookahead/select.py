@@ -84,7 +84,7 @@ class Select:
         """The rows of the next round, the anchor first, each moved on by the window. `winner` is the row of `forward`
         that led to the anchor.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # every choice has its own
 
     def end(self, branches: list[Branch]) -> Branch | None:
         """The branch with which the decode ends before another call is made."""
@@ -92,11 +92,11 @@ class Select:
 
     def choose(self, forward: Forward) -> Choice:
         """Which row of a call goes on, and how it is filled."""
-        raise NotImplementedError
+        raise NotImplementedError  # every choice has its own
 
     def assumed(self, branches: list[Branch]) -> list[Assumed]:
         """What each branch but the anchor holds that the branch of `parent` does not."""
-        raise NotImplementedError
+        raise NotImplementedError  # every choice has its own
 
     def parent(self, row: int) -> int:
         """The row whose prediction confirms what `row` assumed."""

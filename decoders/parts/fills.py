@@ -69,7 +69,7 @@ class Fill:
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         """Indices into the view to fill: at least one, unless `empty_steps=run`. May update `branch.memory`."""
-        raise NotImplementedError
+        raise NotImplementedError  # every rule has its own
 
     def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
         """Of the indices that it chose those that it would have chosen whatever else there is: not the forced ones."""

@@ -38,7 +38,7 @@ class Score:
 
     def open(self, branch: Branch, view: View) -> float:
         """The score of a branch with masks: at least one stands in the view."""
-        raise NotImplementedError
+        raise NotImplementedError  # every rule has its own
 
     def complete(self, branch: Branch) -> float:
         """The score of a branch without masks."""
