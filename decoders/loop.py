@@ -59,13 +59,13 @@ class _Run:
         self.vocab = vocab
         self.prompt = prompt
         self.window: Window = decoder.window(config, len(prompt), vocab.mask_id)
-        layout = self.window.layout
+        borders = self.window.borders
         self.cache: Cache = decoder.cache(config, self.window, decoder.readout(seed), cached)
         tape = Tape(uniform)
-        self.fill: Fill = make_fill(decoder.rule, config, layout, tape.draw)
-        draft = make_fill(decoder.rule, config, layout, tape.ahead)
+        self.fill: Fill = make_fill(decoder.rule, config, borders, tape.draw)
+        draft = make_fill(decoder.rule, config, borders, tape.ahead)
         apart = np.random.default_rng([seed, 1]).random
-        score = decoder.scorer(config, layout, vocab, make_fill(decoder.rule, config, layout, apart))
+        score = decoder.scorer(config, borders, vocab, make_fill(decoder.rule, config, borders, apart))
         self.parts = Parts(config, vocab, len(prompt), self.window, self.cache, self.fill, draft, tape, score)
         self.select: Select = decoder.select(self.parts)
         self.steps: list[Step] = []
@@ -131,10 +131,10 @@ class _Run:
         """Every forward fills a position, but for one that stores a block, and a released program's empty steps and its
         last, verifying round.
         """
-        config, layout = self.config, self.window.layout
+        config, borders = self.config, self.window.borders
         idle = int(config.complete == "verify")
         if config.empty_steps == "run":
-            idle += self.fill.steps * layout.blocks
+            idle += self.fill.steps * borders.blocks
         if len(self.steps) - self.stores >= config.gen_length + idle:
             rule = type(self.fill).__name__
             raise RuntimeError(

@@ -11,7 +11,7 @@ from decoders.types import Vocabulary
 
 
 @dataclass(frozen=True)
-class Layout:
+class Borders:
     """Block 0 is the prompt; blocks 1, 2, ... cut the `length` generated positions; the last may be shorter.
 
     `grid`: where blocks are counted from. "prompt": its end. "absolute": position 0, with the prompt inside the blocks;
@@ -120,12 +120,12 @@ class Branch:
             self.memory,
         )
 
-    def filled(self, positions: np.ndarray, tokens: np.ndarray, layout: Layout, vocab: Vocabulary) -> Branch:
+    def filled(self, positions: np.ndarray, tokens: np.ndarray, borders: Borders, vocab: Vocabulary) -> Branch:
         """This branch with `tokens` at `positions`, which must be masks."""
         new = self.copy()
         assert (self.ids[positions] == vocab.mask_id).all(), "a filled position never changes"
         new.ids[positions] = tokens
-        for block in layout.block_of(positions):
+        for block in borders.block_of(positions):
             new.masks[block] -= 1
         ends = positions[np.isin(tokens, vocab.end_ids)].tolist()
         new.end = min([*ends, *([] if self.end is None else [self.end])], default=None)

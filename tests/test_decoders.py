@@ -12,7 +12,7 @@ from decoders.families.d2f import D2F
 from decoders.parts.fills import Origin
 from decoders.parts.windows import Blocks, Pipeline
 from decoders.resolve import resolve
-from decoders.state import Branch, Layout
+from decoders.state import Borders, Branch
 from tests.golden_cases import Replay, spy
 from tests.toy import END, MASK, VOCAB, Logits, backend, fixed, hashed, run
 
@@ -51,8 +51,8 @@ def test_a_quota_above_the_masks_left_fills_what_is_left() -> None:
 
 
 def test_gen_length_is_honoured_exactly() -> None:
-    layout = Layout(prompt=3, length=40, block=16)
-    assert [layout.end_of(b) - layout.start_of(b) for b in range(1, layout.blocks + 1)] == [16, 16, 8]
+    borders = Borders(prompt=3, length=40, block=16)
+    assert [borders.end_of(b) - borders.start_of(b) for b in range(1, borders.blocks + 1)] == [16, 16, 8]
     for name in BASES:
         assert len(run(hashed_without_end(1), DecoderConfig(name=name, gen_length=40, **blocks(name, 16))).ids) == 40
 
@@ -93,7 +93,7 @@ def test_a_block_is_appended_and_activated_once_its_neighbour_is_filled_so_far(
     window = Pipeline(config, 1, MASK)
     branch = window.open([0])
     window.advance(branch)
-    branch = branch.filled(np.arange(1, 1 + filled), np.zeros(filled, dtype=int), window.layout, VOCAB)
+    branch = branch.filled(np.arange(1, 1 + filled), np.zeros(filled, dtype=int), window.borders, VOCAB)
     window.advance(branch)
     assert len(branch.masks) - 1 == blocks
     assert [block for block in range(1, blocks + 1) if branch.activated[block]] == activated
@@ -260,7 +260,7 @@ def test_an_empty_prompt_is_refused() -> None:
 def test_filled_positions_never_change() -> None:
     branch = Branch(np.array([1, 2, MASK]), [0, 1], [True, True])
     with pytest.raises(AssertionError, match="never changes"):
-        branch.filled(np.array([1]), np.array([3]), Layout(1, 2, 2), VOCAB)
+        branch.filled(np.array([1]), np.array([3]), Borders(1, 2, 2), VOCAB)
 
 
 def requests(model: Logits, config: DecoderConfig) -> tuple[list[Request], Generation]:

@@ -16,7 +16,7 @@ from decoders import DecoderConfig, ScoreConfig, make_decoder
 from decoders.lookahead.score import unique
 from decoders.parts.fills import View, make_fill
 from decoders.parts.scores import Mean, Score
-from decoders.state import Branch, Layout
+from decoders.state import Borders, Branch
 from tests.toy import MASK, VOCAB, fixed, run
 
 
@@ -30,18 +30,18 @@ def view_of(probs: list[float], block: int = 1) -> View:
 def select(probs: list[float], **settings: object) -> list[int]:
     """What one round of Fast-dLLM's block rule fills."""
     decoder = make_decoder(DecoderConfig(name="fast_dllm", gen_length=len(probs), **settings))  # type: ignore[arg-type]
-    fill = make_fill(decoder.rule, decoder.config, Layout(0, len(probs), len(probs)), np.random.default_rng(0).random)
+    fill = make_fill(decoder.rule, decoder.config, Borders(0, len(probs), len(probs)), np.random.default_rng(0).random)
     return fill.select(view_of(probs), Branch.start([0])).tolist()
 
 
 def rating(kind: type[Score], score: ScoreConfig, probs: list[float], branch: Branch | None = None) -> float:
     """The score of a branch, by default an anchor, whose masks have these probabilities."""
     decoder = make_decoder(DecoderConfig(confidence="prob", gen_length=8, score=score))
-    layout = Layout(0, 8, 8)
-    fill = make_fill(decoder.rule, decoder.config, layout, np.random.default_rng(0).random)
+    borders = Borders(0, 8, 8)
+    fill = make_fill(decoder.rule, decoder.config, borders, np.random.default_rng(0).random)
     view = view_of(probs)
     entropy = {"neg_entropy": np.log(view.prob) * 0.5}
-    return kind(decoder.config, layout, VOCAB, fill).rate(branch or Branch.start([0]), replace(view, measures=entropy))
+    return kind(decoder.config, borders, VOCAB, fill).rate(branch or Branch.start([0]), replace(view, measures=entropy))
 
 
 def test_golden_threshold_is_strict() -> None:
@@ -58,7 +58,7 @@ def test_golden_forced_pick_per_block_or_global(forced: str, filled: list[int]) 
     """Two activated blocks, nothing passes: one pick in each (released), or one in all (article)."""
     view = replace(view_of([0.1, 0.4, 0.3, 0.2]), block=np.array([1, 1, 2, 2]))
     decoder = make_decoder(DecoderConfig(name="d2f", gen_length=4, block_size=2, forced=forced))
-    fill = make_fill(decoder.rule, decoder.config, Layout(0, 4, 2), np.random.default_rng(0).random)
+    fill = make_fill(decoder.rule, decoder.config, Borders(0, 4, 2), np.random.default_rng(0).random)
     assert fill.select(view, Branch.start([0])).tolist() == filled
 
 
@@ -79,7 +79,7 @@ def test_golden_budget_carries_over_what_a_step_left() -> None:
     """Six masks in three steps, two a step. Nothing passes at first: one is filled, one is left over, so that the next
     step fills three of the five that pass."""
     decoder = make_decoder(DecoderConfig(name="dream", fill="budget", gen_length=6, steps=3, tau_conf=0.8))
-    fill = make_fill(decoder.rule, decoder.config, Layout(0, 6, 6), np.random.default_rng(0).random)
+    fill = make_fill(decoder.rule, decoder.config, Borders(0, 6, 6), np.random.default_rng(0).random)
     branch = Branch.start([0])
     assert fill.select(view_of([0.5, 0.7, 0.5, 0.5, 0.5, 0.5]), branch).tolist() == [1]
     assert fill.select(view_of([0.9, 0.95, 0.9, 0.9, 0.9]), branch).tolist() == [1, 0, 2]
@@ -124,5 +124,5 @@ def test_golden_duplicate_branches_collapse_and_the_first_stays() -> None:
 def test_golden_sdars_threshold_is_strict(probs: list[float], filled: list[int]) -> None:
     """conf > tau, and only if as many pass as the step's quota (here 1): a mask exactly at the threshold waits."""
     decoder = make_decoder(DecoderConfig(name="sdar", gen_length=3, block_size=3, tau_conf=0.5))
-    fill = make_fill(decoder.rule, decoder.config, Layout(0, 3, 3), np.random.default_rng(0).random)
+    fill = make_fill(decoder.rule, decoder.config, Borders(0, 3, 3), np.random.default_rng(0).random)
     assert fill.select(view_of(probs), Branch.start([0])).tolist() == filled

@@ -11,7 +11,7 @@ import pytest
 from decoders import DecoderConfig, decode, make_decoder
 from decoders.parts.fills import Factor, Fill, View
 from decoders.parts.set_fills import EntropyBounded, EntropyThreshold, Frechet
-from decoders.state import Branch, Layout
+from decoders.state import Borders, Branch
 from tests.golden_cases import Replay, cases_of, load, replay, set_config, spy
 from tests.toy import MASK, VOCAB, backend, fixed, hashed, run
 
@@ -85,7 +85,7 @@ def select(fill: type[Fill], probs: list[float], entropy: list[float], end: int 
     view = View(np.arange(n), np.ones(n, int), np.zeros(n, int), values, values, np.ones(n, bool), measures)
     branch = replace(Branch.start([0]), end=end)
     return (
-        fill(DecoderConfig(**settings), Layout(0, n, n), np.random.default_rng(0).random).select(view, branch).tolist()
+        fill(DecoderConfig(**settings), Borders(0, n, n), np.random.default_rng(0).random).select(view, branch).tolist()
     )
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from decoders import DecoderConfig, DecoderError, Request, decode, make_decoder
-from decoders.state import Layout
+from decoders.state import Borders
 from tests.golden_cases import Replay, spy
 from tests.toy import MASK, VOCAB, backend, fixed, run
 
 
-def borders(layout: Layout) -> list[tuple[int, int]]:
-    return [(layout.start_of(block), layout.end_of(block)) for block in range(1, layout.blocks + 1)]
+def pairs(borders: Borders) -> list[tuple[int, int]]:
+    return [(borders.start_of(block), borders.end_of(block)) for block in range(1, borders.blocks + 1)]
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,12 @@ def borders(layout: Layout) -> list[tuple[int, int]]:
 )
 def test_the_first_block_is_what_the_prompt_leaves_of_its_own(prompt: int, absolute: list[tuple[int, int]]) -> None:
     """Ten positions in blocks of four; `gen_length` is honoured on either grid, by a shorter last block."""
-    assert borders(Layout(prompt, 10, 4, "absolute")) == absolute
-    assert borders(Layout(prompt, 10, 4)) == [(prompt, prompt + 4), (prompt + 4, prompt + 8), (prompt + 8, prompt + 10)]
+    assert pairs(Borders(prompt, 10, 4, "absolute")) == absolute
+    assert pairs(Borders(prompt, 10, 4)) == [
+        (prompt, prompt + 4),
+        (prompt + 4, prompt + 8),
+        (prompt + 8, prompt + 10),
+    ]
 
 
 def asked(config: DecoderConfig, prompt: int) -> list[Request]:
@@ -72,7 +76,7 @@ def test_an_earlier_prompt_gives_its_whole_blocks_alone() -> None:
 def test_a_canvas_has_no_blocks_to_count() -> None:
     with pytest.raises(DecoderError, match=r"decoder.grid=absolute is not supported by dream.*allowed: prompt"):
         make_decoder(DecoderConfig(name="dream", grid="absolute"))
-    assert np.array_equal(Layout(3, 4, 4).attention_of(np.arange(7)), [0, 0, 0, 1, 1, 1, 1])
+    assert np.array_equal(Borders(3, 4, 4).attention_of(np.arange(7)), [0, 0, 0, 1, 1, 1, 1])
 
 
 # --- one block after the other: sdar, llada2, fast_dllm_v2

@@ -10,10 +10,10 @@ import pytest
 from decoders import DecoderConfig, DecoderError, Generation, ScoreConfig, make_decoder
 from decoders.parts.fills import View, make_fill
 from decoders.parts.scores import SCORES, Score
-from decoders.state import Branch, Extra, Layout
+from decoders.state import Borders, Branch, Extra
 from tests.toy import MASK, VOCAB, fixed, hashed, run
 
-LAYOUT = Layout(prompt=1, length=8, block=8)
+LAYOUT = Borders(prompt=1, length=8, block=8)
 ANCHOR = Branch.start([0])
 
 

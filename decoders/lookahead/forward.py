@@ -47,7 +47,7 @@ class Forward:
         lo, hi = max(lo, request.start), min(hi, known)
         position = lo + np.flatnonzero(branch.ids[lo:hi] == self.vocab.mask_id)
         at = position - request.start
-        block = self.window.layout.block_of(position)
+        block = self.window.borders.block_of(position)
         return View(
             position,
             block,

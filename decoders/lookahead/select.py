@@ -45,7 +45,7 @@ class Parts:
         return chosen, self.with_tokens(branch, view.position[chosen], view.token[chosen])
 
     def with_tokens(self, branch: Branch, positions: np.ndarray, tokens: np.ndarray) -> Branch:
-        return branch.filled(positions, tokens, self.window.layout, self.vocab)
+        return branch.filled(positions, tokens, self.window.borders, self.vocab)
 
     def complete(self, branch: Branch) -> bool:
         """No masks left (and no block to come), or none before the first end token."""

@@ -57,7 +57,7 @@ class Cache:
             ids[row, : len(part)] = part
         blocks = None
         if self.config.attention == "block_causal":
-            blocks = self.window.layout.attention_of(np.arange(start, start + ids.shape[1]))
+            blocks = self.window.borders.attention_of(np.arange(start, start + ids.shape[1]))
         keep, self.keep = self.keep, None
         follows, self.follows = self.follows, 0
         return Request(ids, lengths, start, self.readout, blocks, suffix, keep, follows=follows)
@@ -75,7 +75,7 @@ class ExactBlocks(Cache):
     """
 
     def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
-        super().__init__(config, window, readout, window.layout.whole(cached))
+        super().__init__(config, window, readout, window.borders.whole(cached))
 
     def request(self, branches: list[Branch]) -> Request:
         return self._feed(branches, self.cached)
@@ -97,16 +97,16 @@ class ExactBlocks(Cache):
 
     def _ready(self, branch: Branch) -> int:
         """How far a branch is finished and verified."""
-        return self.window.layout.settled(branch.ready - 1)
+        return self.window.borders.settled(branch.ready - 1)
 
     def store(self, branch: Branch) -> Request | None:
         """A forward of its own for each finished block (SDAR, Fast-dLLM v2).
 
         The prompt is stored by the first block's forwards, unless its own says that block's first token.
         """
-        layout, hands_over = self.window.layout, self.window.hands_over
+        borders, hands_over = self.window.borders, self.window.hands_over
         ready = self._ready(branch)
-        due = branch.ready > 1 or (hands_over and ready == layout.prompt)
+        due = branch.ready > 1 or (hands_over and ready == borders.prompt)
         if not due or ready <= self.cached or not (hands_over or self.config.store == "forward"):
             return None
         finished = branch.copy()
@@ -136,7 +136,7 @@ class SubBlockRefresh(ExactBlocks):
         first_masked = any(self._is_mask(branch, start) for branch in branches)
         if len(scopes) > 1 or first_masked or self.block != self.blocks.current(branches[0]):
             return super().request(branches)
-        behind = (end, self.window.layout.end_of(self.block))
+        behind = (end, self.window.borders.end_of(self.block))
         return self._feed(branches, start, end, suffix=behind if behind[0] < behind[1] else None)
 
     def shares(self, before: Branch, after: Branch) -> bool:
@@ -155,7 +155,7 @@ class SubBlockRefresh(ExactBlocks):
 
     def _is_mask(self, branch: Branch, position: int) -> bool:
         """A mask id in the prompt is text like any other."""
-        return position >= self.window.layout.prompt and branch.ids[position] == self.window.mask_id
+        return position >= self.window.borders.prompt and branch.ids[position] == self.window.mask_id
 
 
 class BlockRefresh(Cache):
@@ -180,7 +180,7 @@ class BlockRefresh(Cache):
         start, end = self.blocks.reach(branches[0])
         if self.config.cache == "prefix":
             return self._feed(branches, start)
-        behind = (end, self.window.layout.end)
+        behind = (end, self.window.borders.end)
         return self._feed(branches, start, end, suffix=behind if behind[0] < behind[1] else None)
 
     def shares(self, before: Branch, after: Branch) -> bool:
@@ -192,7 +192,7 @@ class BlockRefresh(Cache):
             return
         self.block = self.blocks.current(branches[winner])
         start, _ = self.blocks.reach(branches[winner])
-        end = start if self.config.cache == "prefix" else self.window.layout.end
+        end = start if self.config.cache == "prefix" else self.window.borders.end
         if end > 0:
             self._plan(winner, 0, end)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from decoders.config import DecoderConfig
-from decoders.state import Branch, Layout
+from decoders.state import Borders, Branch
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Fill:
     measures: ClassVar[tuple[str, ...]] = ()
     follows_first: ClassVar[bool] = False
 
-    def __init__(self, config: DecoderConfig, layout: Layout, uniform: Uniform):
+    def __init__(self, config: DecoderConfig, borders: Borders, uniform: Uniform):
         self.config = config
-        self.layout = layout
+        self.borders = borders
         self.uniform = uniform  # n numbers in [0, 1)
 
     @property
     def steps(self) -> int:
         """Planned steps of one block."""
         assert self.config.steps is not None
-        return self.config.steps // self.layout.planned
+        return self.config.steps // self.borders.planned
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         """Indices into the view to fill: at least one, unless `empty_steps=run`. May update `branch.memory`."""
@@ -166,7 +166,7 @@ class Static(Fill):
     def _quota(self, branch: Branch) -> int:
         (step,) = branch.memory or (0,)
         branch.memory = (step + 1,)
-        steps, block = self.config.denoising_steps, self.layout.block
+        steps, block = self.config.denoising_steps, self.borders.block
         assert steps is not None
         return block // steps + (step < block % steps)
 
@@ -268,8 +268,8 @@ class FirstPosition(Fill):
     memory: () before the first forward, then the other rule's, which counts this forward as its step 0.
     """
 
-    def __init__(self, config: DecoderConfig, layout: Layout, uniform: Uniform, rest: Fill):
-        super().__init__(config, layout, uniform)
+    def __init__(self, config: DecoderConfig, borders: Borders, uniform: Uniform, rest: Fill):
+        super().__init__(config, borders, uniform)
         self.rest = rest
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
@@ -279,9 +279,9 @@ class FirstPosition(Fill):
         return np.array([0])
 
 
-def make_fill(rule: type[Fill], config: DecoderConfig, layout: Layout, uniform: Uniform) -> Fill:
+def make_fill(rule: type[Fill], config: DecoderConfig, borders: Borders, uniform: Uniform) -> Fill:
     """The rule for one decode, behind `FirstPosition` if the settings say so."""
-    fill = rule(config, layout, uniform)
+    fill = rule(config, borders, uniform)
     if config.first_position == "unconditional":
-        return FirstPosition(config, layout, uniform, fill)
+        return FirstPosition(config, borders, uniform, fill)
     return fill

@@ -9,7 +9,7 @@ import numpy as np
 
 from decoders.config import DecoderConfig
 from decoders.parts.fills import Fill, View
-from decoders.state import Branch, Layout
+from decoders.state import Borders, Branch
 from decoders.types import Vocabulary
 
 
@@ -25,10 +25,10 @@ class Score:
     reads: ClassVar[Mapping[str, Any]] = {}
     measures: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, config: DecoderConfig, layout: Layout, vocab: Vocabulary, fill: Fill):
+    def __init__(self, config: DecoderConfig, borders: Borders, vocab: Vocabulary, fill: Fill):
         """`fill` is the base's rule, with random numbers of its own: what a score draws moves no fill."""
         self.config = config
-        self.layout = layout
+        self.borders = borders
         self.vocab = vocab
         self.fill = fill
 

@@ -23,10 +23,10 @@ class Stable(Quota):
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         assert self.config.kl_steps is not None
-        still = np.array(branch.memory[2:] or [0] * self.layout.length)
+        still = np.array(branch.memory[2:] or [0] * self.borders.length)
         branch.memory = branch.memory[:2]
         forced = super().select(view, branch)
-        at = view.position - self.layout.prompt
+        at = view.position - self.borders.prompt
         still[at] = np.where(view.measure("kl") < self.config.tau_kl, still[at] + 1, 0)
         branch.memory += tuple(still.tolist())
         ready = (still[at] >= self.config.kl_steps) & (view.prob > self.config.tau_conf)

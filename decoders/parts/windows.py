@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from decoders.config import DecoderConfig
-from decoders.state import Branch, Layout
+from decoders.state import Borders, Branch
 
 
 class Window:
@@ -25,7 +25,7 @@ class Window:
     def __init__(self, config: DecoderConfig, prompt: int, mask_id: int):
         self.config = config
         self.mask_id = mask_id
-        self.layout = Layout(prompt, config.gen_length, self.block_size(config), config.grid or "prompt")
+        self.borders = Borders(prompt, config.gen_length, self.block_size(config), config.grid or "prompt")
 
     @staticmethod
     def block_size(config: DecoderConfig) -> int:
@@ -35,8 +35,8 @@ class Window:
     def open(self, prompt: Sequence[int]) -> Branch:
         """The state before the first round."""
         branch = Branch.start(prompt)
-        for block in range(1, self.layout.blocks + 1):
-            size = self.layout.end_of(block) - self.layout.start_of(block)
+        for block in range(1, self.borders.blocks + 1):
+            size = self.borders.end_of(block) - self.borders.start_of(block)
             branch.append_block(size, self.mask_id, activated=block == 1)
         return branch
 
@@ -45,7 +45,7 @@ class Window:
 
     def scope(self, branch: Branch) -> tuple[int, int]:
         """The range of positions whose masks take part."""
-        return self.layout.prompt, len(branch.ids)
+        return self.borders.prompt, len(branch.ids)
 
 
 class Canvas(Window):
@@ -86,12 +86,12 @@ class Blocks(Window):
 
     def scope(self, branch: Branch) -> tuple[int, int]:
         block = self.current(branch)
-        return self.layout.start_of(block), self.layout.end_of(block)
+        return self.borders.start_of(block), self.borders.end_of(block)
 
     def reach(self, branch: Branch) -> tuple[int, int]:
         """The scope on the grid, with the prompt's tail where it has one: what is fed if it is fed alone."""
         block = self.current(branch)
-        return self.layout.begin_of(block), self.layout.end_of(block)
+        return self.borders.begin_of(block), self.borders.end_of(block)
 
 
 class Successive(Blocks):
@@ -110,8 +110,8 @@ class Successive(Blocks):
 
     def advance(self, branch: Branch) -> None:
         newest = len(branch.masks) - 1
-        if branch.masks[newest] == 0 and not branch.ended and newest < self.layout.blocks:
-            size = self.layout.end_of(newest + 1) - self.layout.start_of(newest + 1)
+        if branch.masks[newest] == 0 and not branch.ended and newest < self.borders.blocks:
+            size = self.borders.end_of(newest + 1) - self.borders.start_of(newest + 1)
             branch.append_block(size, self.mask_id)
         super().advance(branch)
 
@@ -128,15 +128,15 @@ class SubBlocks(Successive):
 
     def scope(self, branch: Branch) -> tuple[int, int]:
         start, end = self.reach(branch)
-        return max(start, self.layout.prompt), end
+        return max(start, self.borders.prompt), end
 
     def reach(self, branch: Branch) -> tuple[int, int]:
         """The first sub-block with masks, with what of the prompt stands in it."""
         size = self.config.sub_block_size
         assert size is not None
         block = self.current(branch)
-        begin, end = self.layout.begin_of(block), self.layout.end_of(block)
-        first = self.layout.prompt
+        begin, end = self.borders.begin_of(block), self.borders.end_of(block)
+        first = self.borders.prompt
         while begin + size < end and not (branch.ids[max(begin, first) : begin + size] == self.mask_id).any():
             begin += size
         return begin, min(begin + size, end)
@@ -161,9 +161,9 @@ class Pipeline(Window):
         assert tau_add is not None
         assert tau_act is not None
         newest = len(branch.masks) - 1
-        room = newest < self.layout.blocks and self._has_room(branch)
+        room = newest < self.borders.blocks and self._has_room(branch)
         if room and not branch.ended and self._filled(branch, newest) >= tau_add:
-            size = self.layout.end_of(newest + 1) - self.layout.start_of(newest + 1)
+            size = self.borders.end_of(newest + 1) - self.borders.start_of(newest + 1)
             branch.append_block(size, self.mask_id)
         for block in range(1, len(branch.masks)):
             if not branch.activated[block] and self._filled(branch, block - 1) >= tau_act:
@@ -175,7 +175,7 @@ class Pipeline(Window):
 
     def _filled(self, branch: Branch, block: int) -> float:
         """Filled fraction of a block; the prompt counts as full, and so does its tail in block 1."""
-        size = self.layout.end_of(block) - self.layout.begin_of(block)
+        size = self.borders.end_of(block) - self.borders.begin_of(block)
         return (size - branch.masks[block]) / size if block else 1.0
 
 
@@ -192,8 +192,8 @@ class Buffer(Pipeline):
 
     def open(self, prompt: Sequence[int]) -> Branch:
         branch = Branch.start(prompt)
-        if self.layout.origin < self.layout.prompt:
-            branch.append_block(self.layout.end_of(1) - self.layout.prompt, self.mask_id)
+        if self.borders.origin < self.borders.prompt:
+            branch.append_block(self.borders.end_of(1) - self.borders.prompt, self.mask_id)
         return branch
 
     def _has_room(self, branch: Branch) -> bool:
