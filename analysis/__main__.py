@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_outputs(table)
     for plot in FIGURES.values():
         figure = commands.add_parser(plot.name, help=f"figure: {plot.title}")
-        figure.set_defaults(act=_figure)
+        figure.set_defaults(act=_arena if plot.name == "arena" else _figure)
         _add_outputs(figure)
     compare = commands.add_parser("compare", help="two runs on the same problems, pair by pair")
     compare.add_argument("run_a", help="folder, run id, or a part of an id that no other run has")
@@ -98,6 +98,21 @@ def _figure(options: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = save(figure, folder, plot.name)
     print(path, path.with_suffix(".pdf"), sep="\n")
+
+
+def _arena(options: argparse.Namespace) -> None:
+    """In numbers first: the whole table is the report's, this one fits a screen."""
+    from analysis.arena.brief import brief_table
+    from analysis.study import Study
+    from analysis.tables.render import to_markdown, write_table
+
+    table = brief_table(Study.finished(options.outputs))
+    if not table.rows:
+        raise ValueError(f"no run under {options.outputs} is on a split (task.rows): +experiment=arena/mini")
+    print(to_markdown(table))
+    for path in write_table(table, _target(options) / "tables"):
+        print(path)
+    _figure(options)
 
 
 def _compare(options: argparse.Namespace) -> None:

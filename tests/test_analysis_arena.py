@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from analysis.__main__ import main
+from analysis.arena.brief import brief_table
 from analysis.arena.choice import arenas, choose, picks, reference
 from analysis.arena.tables import arena_aup_table, arena_table
 from analysis.figures.registry import FIGURES
@@ -80,6 +82,24 @@ def test_lines_are_of_the_held_out_split_and_paired_there(tmp_path: Path) -> Non
     assert lopa["lopa_decoder"] is None  # it is LoPA itself
     greedy = next(line for line in lines if line["decoder"] == "greedy")
     assert (greedy["base_decoder"], greedy["lopa_decoder"]) == ("D2F", "LoPA on D2F, k = 4")
+
+
+def test_the_short_table_has_the_numbers_of_the_whole_one_the_fastest_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Study.of(whole_arena(tmp_path))
+    brief = brief_table(study, budget=5.0).values
+    assert [line["decoder"] for line in brief] == ["LoPA on D2F, k = 4", "D2F", "greedy"]
+    lines = {line["decoder"]: line for line in arena_table(study).values if line["may_lose_points"] == 5}
+    for line in brief:
+        whole = lines[line["decoder"]]
+        assert (line["n"], line["accuracy"], line["tpf"], line["holm_p"]) == (
+            whole["held_out_n"], whole["held_out_accuracy"], whole["held_out_tpf"], whole["base_holm_p"]
+        )  # fmt: skip
+    assert main(["arena", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "| LoPA on D2F, k = 4 |" in printed
+    assert "arena.pdf" in printed
 
 
 def test_a_pair_that_stands_in_several_lines_is_one_test(tmp_path: Path) -> None:

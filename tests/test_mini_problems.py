@@ -19,6 +19,7 @@ from lopa_bench.models.mini.problems.make_sets import (
     mbpp_row,
     question_of,
     read_rows,
+    rows_of,
 )
 from lopa_bench.models.mini.problems.mixture import Mixture, held_out_problems, training_problems
 from lopa_bench.models.mini.problems.problem import Problem
@@ -125,3 +126,11 @@ def test_excluded_questions_are_rejected() -> None:
     first = training(1)[0]
     problems = islice(training_problems(Mixture(variety=0.5), 0, exclude={first.question}), 500)
     assert first.question not in {problem.question for problem in problems}
+
+
+def test_another_seed_gives_test_sets_of_new_problems() -> None:
+    known = embedded_questions()
+    makers = {"gsm8k": gsm8k_row, "mbpp": mbpp_row, "humaneval": humaneval_row}
+    for name, kind in KINDS.items():
+        rows = list(islice(rows_of(kind, makers[name], 7, True, known), 100))
+        assert len({question_of(row) for row in rows} - known) == 100

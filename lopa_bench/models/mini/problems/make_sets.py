@@ -2,13 +2,16 @@
 
 Word problems in GSM8K's format, functions in MBPP's and HumanEval's. All but the few-shot rows come from the held-out
 split, and training rejects their questions as well.
+
+`--seed N --out FOLDER` writes other test sets of the same kind, to check on new problems what was found on these: none
+of their questions stands in the embedded sets.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -78,11 +81,21 @@ def check_gold(row: Row) -> None:
         run_tests(code, (f"check({row['entry_point']})",))
 
 
+def rows_of(
+    kind: str, make: Callable[[int, Problem], Row], seed: int, held_out: bool, exclude: Collection[str]
+) -> Iterator[Row]:
+    for index, problem in enumerate(
+        p for p in held_out_problems(kind, seed, VARIETY, held_out) if p.question not in exclude
+    ):
+        yield make(index, problem)
+
+
 def write_set(
-    folder: Path, name: str, kind: str, count: int, make: Callable[[int, Problem], Row], held_out: bool
+    folder: Path, name: str, kind: str, make: Callable[[int, Problem], Row], seed: int, exclude: Collection[str] = ()
 ) -> None:
-    problems = islice(held_out_problems(kind, SEED, VARIETY, held_out), count)
-    rows = [make(index, problem) for index, problem in enumerate(problems)]
+    held_out = name.endswith("_test")
+    count = TEST_ROWS[name.removesuffix("_test")] if held_out else FEW_SHOT_ROWS
+    rows = list(islice(rows_of(kind, make, seed, held_out, exclude), count))
     for row in rows:
         check_gold(row)
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -93,12 +106,20 @@ def write_set(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=EMBEDDED)
-    folder: Path = parser.parse_args().out
+    parser.add_argument("--seed", type=int, default=SEED)
+    arguments = parser.parse_args()
+    folder, seed = arguments.out, arguments.seed
+    if seed != SEED and folder.resolve() == EMBEDDED:
+        parser.error(
+            f"--seed {seed}: the embedded sets are those of seed {SEED}; give others a folder of their own (--out)"
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    write_set(folder, "gsm8k_test", "word", TEST_ROWS["gsm8k"], gsm8k_row, held_out=True)
-    write_set(folder, "gsm8k_train", "word", FEW_SHOT_ROWS, gsm8k_row, held_out=False)
-    write_set(folder, "mbpp_test", "function", TEST_ROWS["mbpp"], mbpp_row, held_out=True)
-    write_set(folder, "humaneval_test", "completion", TEST_ROWS["humaneval"], humaneval_row, held_out=True)
+    exclude = frozenset() if seed == SEED else embedded_questions()
+    write_set(folder, "gsm8k_test", "word", gsm8k_row, seed, exclude)
+    if seed == SEED:  # examples of a prompt are a setting of a run, not problems to check it on
+        write_set(folder, "gsm8k_train", "word", gsm8k_row, seed)
+    write_set(folder, "mbpp_test", "function", mbpp_row, seed, exclude)
+    write_set(folder, "humaneval_test", "completion", humaneval_row, seed, exclude)
 
 
 if __name__ == "__main__":
