@@ -89,6 +89,7 @@ LOADERS: Mapping[str, tuple[str, ...]] = {
         "lopa_bench.backends.autoregressive",
         "lopa_bench.backends.diffusion_gemma",
         "lopa_bench.backends.local",
+        "lopa_bench.backends.ranks",
         "lopa_bench.backends.readout",
         "lopa_bench.engines.autoregressive",
         "lopa_bench.engines.masked",
