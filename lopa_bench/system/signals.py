@@ -79,10 +79,10 @@ def _stop(number: int, _: object) -> NoReturn:
     raise Stopped(number)
 
 
-def die_with_parent() -> None:
-    """Linux: a job whose sweep is killed gets SIGTERM, so that it does not go on unseen."""
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Linux: a process whose parent is killed gets this signal, so that it does not go on unseen."""
     parent = os.getppid()
     if LIBC is not None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        LIBC.prctl(PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:  # it died before the call
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
