@@ -47,6 +47,16 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--preset", default="effective", choices=sorted(PRESETS), help="counting preset")
     compare.add_argument("--outputs", type=Path, default=Path("outputs"))
     compare.set_defaults(act=_compare)
+    cost = commands.add_parser(
+        "cost", help="the cost model: predicted TPS over k and devices, beside the article's table 4"
+    )
+    cost.add_argument("--device", default="h200", help="a name of lopa_bench/cost/devices.yaml")
+    cost.add_argument("--runs", nargs="+", metavar="RUN", default=[], help="recorded runs whose TPF is drawn too")
+    cost.add_argument("--model", help="whose sizes the recorded runs get; default: their own model's")
+    cost.add_argument("--preset", default="effective", choices=sorted(PRESETS), help="how their tokens are counted")
+    cost.add_argument("--outputs", type=Path, default=Path("outputs"))
+    cost.add_argument("--to", type=Path, help="where to write; default: OUTPUTS/report")
+    cost.set_defaults(act=_cost)
     replay = commands.add_parser("replay", help="one sample, step by step, as a page; two runs stand side by side")
     replay.add_argument("runs", nargs="+", metavar="RUN", help="one or two runs")
     replay.add_argument("--sample", help="problem id, or its position from 0; default: one that all runs solved")
@@ -113,6 +123,15 @@ def _arena(options: argparse.Namespace) -> None:
     for path in write_table(table, _target(options) / "tables"):
         print(path)
     _figure(options)
+
+
+def _cost(options: argparse.Namespace) -> None:
+    from analysis.figures.cost import write_cost
+
+    print(
+        *write_cost(options.device, options.runs, options.preset, options.model, options.outputs, _target(options)),
+        sep="\n",
+    )
 
 
 def _compare(options: argparse.Namespace) -> None:
