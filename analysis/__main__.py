@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import NoReturn
 
+from lopa_bench.console.numbers import plain
 from lopa_bench.metrics.presets import PRESETS
 from lopa_bench.system.streams import secure
 
@@ -15,7 +19,8 @@ ERRORS = (ValueError, OSError)  # RunError and PresetError are ValueErrors
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Exit status: 0 done, 2 a run or a name that is not there."""
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    options = _parser().parse_args(words)
     try:
         options.act(options)
     except ERRORS as error:
@@ -24,11 +29,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, with the commands that a misspelt one comes near to."""
+        if found := re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose from (.*)\)$", message, re.DOTALL):
+            names = re.findall(r"[\w-]+", found[2])
+            near = get_close_matches(found[1], names)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            message = f"{plain(found[1])} is no command; allowed: {', '.join(names)}{hint}"
+        self.exit(2, f"error: {message}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
     from analysis.figures.registry import FIGURES
     from analysis.tables.article import TABLES
 
-    parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__)
+    parser = _Parser(prog="python -m analysis", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     report = commands.add_parser("report", help="everything, as OUTPUTS/report/index.html with all files beside it")
     report.set_defaults(act=_report)

@@ -16,7 +16,14 @@ def main() -> None:
     streams.secure()
     from lopa_bench.settings.arguments import COMMANDS, check
 
-    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+    if sys.argv[1:] == ["--version"]:
+        from lopa_bench.system.environment import version_line
+
+        print(version_line())
+        return
+    if not sys.argv[1:]:
+        sys.argv.append("--help")
+    if sys.argv[1] in COMMANDS:
         from lopa_bench.console.listing import command
 
         code = command(sys.argv[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from lopa_bench.console.listing import command, slowest, worst
+from lopa_bench.console.listing import _fitting, command, slowest, worst
 from lopa_bench.console.overview import asked_group, choices_overview, group_overview
 from lopa_bench.errors import ConfigError, RunError
 from lopa_bench.records.finding import find_run
@@ -45,6 +47,22 @@ def test_ls_shows_one_line_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ["finished", "gsm8k", "mini", "lopa", "on", "d2f", "8", "1", "60.0", "%", "7.25", "830", "a"],
         ["killed", "gsm8k", "mini", "d2f", "-", "(3)", "-", "-", "-", "b"],  # says running, and nobody holds it
     ]
+
+
+def test_ls_fits_a_terminal_of_80_columns_and_its_short_names_are_enough_for_show(tmp_path: Path) -> None:
+    tail = ("a1b2c3d4e5", "a1b2c3d4f6", "same")
+    for number, end in enumerate((*tail, "same")):
+        name = f"2026113{number}-222334-gsm8k-mini-lopa-k8-{end}"
+        write(tmp_path, name, [], argv=[f"decoder.tau_conf=0.{number + 1}"], status="finished")
+    screen = io.StringIO()
+    console = Console(file=screen, width=80, force_terminal=True, no_color=True)
+    console.print(_fitting(tmp_path, console))
+    shown = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in screen.getvalue().splitlines()]
+    assert max(map(len, shown)) <= 80
+    assert shown[0] == "all: finished, gsm8k, mini"
+    assert shown[2].split()[-1] == tail[0]
+    assert find_run(tail[0], tmp_path).folder.name.endswith(tail[0])
+    assert "20261132-222334" in screen.getvalue()  # the end alone would name two runs
 
 
 def test_ls_names_what_was_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,6 +153,11 @@ def test_worst_are_failures_then_the_unjudged_then_wrong_ones_by_their_calls() -
     table = to_table("samples", rows)
     assert [row["problem_id"] for row in worst(table, 9)] == ["p4", "p3", "p2", "p1"]
     assert [row["problem_id"] for row in slowest(table, 1)] == ["p2"]  # of equally slow ones the one with more calls
+
+
+def test_without_a_word_the_program_shows_its_help_and_version_is_its_own(warm: Warm) -> None:
+    assert warm.run().out == warm.run("--help").out
+    assert re.match(r"lopa_bench \S+ \(.+\); python 3\.\d+", warm.run("--version").out)
 
 
 def test_help_names_the_commands_and_the_exit_statuses(warm: Warm) -> None:

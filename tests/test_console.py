@@ -60,6 +60,31 @@ def test_the_last_line_of_stdout_is_one_json_object_and_the_table_stands_above_i
     assert any("accuracy" in line for line in table)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "wanted", "is_json"),
+    [
+        (Terminal(), "auto", False), (io.StringIO(), "auto", True), (Terminal(), "always", True),
+        (io.StringIO(), "never", False),
+    ],
+)  # fmt: skip
+def test_a_person_at_a_terminal_reads_what_to_do_next_instead_of_json(
+    stream: io.StringIO, wanted: str, is_json: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    report(*finished(), "outputs/runs/r", stream, wanted, "my runs")
+    last = stream.getvalue().splitlines()[-1]
+    assert (
+        last.startswith("{")
+        if is_json
+        else last == ("kept in outputs/runs/r; next: python -m analysis report 'my runs'")
+    )
+
+
 def test_the_json_line_is_one_line_without_nan_whatever_the_run_held() -> None:
     run, _ = finished(source_name="two\nlines \udce9", k="auto")
     line = json_line(run, aggregate(to_table("samples", [])) | {"tps": float("nan")}, Path("x"))

@@ -159,7 +159,7 @@ def test_a_finished_run_of_an_archive_prints_its_numbers(
     again = runs.run(5)
     assert capsys.readouterr().out == before
     assert (again.folder, again.row["aggregates"]["n"], len(runs.engines)) == (first.folder, 5, 1)
-    (table,) = listing(runs.out)
+    table = listing(runs.out)
     assert table.row_count == 1  # type: ignore[attr-defined]
 
 
@@ -282,7 +282,7 @@ def test_a_folder_that_may_not_be_read_hides_no_other_run(
         return listed(path)
 
     monkeypatch.setattr("lopa_bench.records.integrity.os.listdir", denied)
-    (table,) = listing(runs.out)
+    table = listing(runs.out)
     assert table.row_count == 1  # type: ignore[attr-defined]
     assert f"{hidden} is left out: {hidden / 'samples'} cannot be read (Permission denied)" in caplog.text
 

@@ -16,7 +16,7 @@ from lopa_bench.records.locks import is_locked
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
     from lopa_bench.records.runs import Run
@@ -30,29 +30,36 @@ TEXT_CHARACTERS = 600
 def command(arguments: Sequence[str]) -> int:
     """Carries out `ls ...` or `show ...`; returns the exit status."""
     options = _parser().parse_args(arguments)
+    from lopa_bench.console.report import console_on
     from lopa_bench.records.finding import find_run
 
+    console = console_on(sys.stdout)
     try:
-        parts = (
-            listing(options.out) if options.command == "ls" else details(find_run(options.run, options.out), options.n)
-        )
+        is_list = options.command == "ls"
+        parts = [_fitting(options.out, console)] if is_list else details(find_run(options.run, options.out), options.n)
     except (RunError, StorageError) as error:
         print("\n".join(map(plain, f"error: {error}".splitlines())), file=sys.stderr)
         return 2
-    from lopa_bench.console.report import console_on
-
-    console = console_on(sys.stdout)
     for part in parts:
-        if options.command == "ls" and not console.is_terminal:
-            from rich.measure import Measurement
-
-            console.width = Measurement.get(console, _boundless(console), part).maximum  # one line a run, for grep
         console.print(part)
     return 0
 
 
-def _boundless(console: Console) -> ConsoleOptions:
-    return console.options.update(width=10**6)
+def _fitting(out: Path, console: Console) -> Table:
+    """Whole lines for a pipe, so that grep finds a run; on a terminal names that leave the numbers their room."""
+    table = listing(out)
+    if not console.is_terminal:
+        console.width = _width(console, table)
+    elif _width(console, table) > console.width:
+        table = listing(out, short=True)
+    return table
+
+
+def _width(console: Console, table: Table) -> int:
+    """That every run has one line."""
+    from rich.measure import Measurement
+
+    return Measurement.get(console, console.options.update(width=10**6), table).maximum
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,24 +74,48 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def listing(out: Path) -> list[RenderableType]:
-    """One line a run, in the order of their names."""
-    from rich.table import Table
-
+def listing(out: Path, short: bool = False) -> Table:
+    """One line a run, in the order of their names. `short`: what several runs share is said once, above, and a name is
+    its last part, if that is enough for `show`.
+    """
     from lopa_bench.records.finding import find_runs, folders
     from lopa_bench.records.integrity import left_out
 
     if not folders(out):
         raise RunError(f"no runs in {out}: neither {out}/runs/*/run.parquet nor {out}/*/run.parquet")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
-    for name in COLUMNS:
+    found = [run for run in find_runs(out) if not left_out(run.folder, run.row, steps=False)]
+    found.sort(key=lambda run: run.folder.name)
+    settings = [by_name(run.row["argv"]) for run in found]
+    lines = [
+        _line(run, {name: value for name, value in own.items() if not _is_shared(name, settings)})
+        for run, own in zip(found, settings, strict=True)
+    ]
+    if not short:
+        return _table(lines, COLUMNS)
+    names = [folder.name for folder in folders(out)]
+    lines = [{**line, "run": _last_part(line["run"], names)} for line in lines]
+    once = [name for name in TEXTS[:3] if len(lines) > 1 and len({line[name] for line in lines}) == 1]
+    title = f"all: {', '.join(lines[0][name] for name in once)}" if once else None
+    return _table(lines, [name for name in COLUMNS if name not in once], title)
+
+
+def _table(lines: Sequence[Mapping[str, str]], columns: Sequence[str], title: str | None = None) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline",
+                  title=title and Text(plain(title)), title_justify="left")  # fmt: skip
+    for name in columns:
         is_text = name in TEXTS
         table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text, overflow="fold")
-    found = [run for run in find_runs(out) if not left_out(run.folder, run.row, steps=False)]
-    settings = [by_name(run.row["argv"]) for run in found]
-    for run, own in sorted(zip(found, settings, strict=True), key=lambda one: one[0].folder.name):
-        _add_line(table, run, {name: value for name, value in own.items() if not _is_shared(name, settings)})
-    return [table]
+    for line in lines:
+        table.add_row(*(Text(plain(line[name])) for name in columns))
+    return table
+
+
+def _last_part(name: str, names: Sequence[str]) -> str:
+    part = name.rpartition("-")[2]
+    return part if part and sum(part in other for other in names) == 1 else name
 
 
 def _is_shared(name: str, settings: Sequence[Mapping[str, str]]) -> bool:
@@ -92,9 +123,8 @@ def _is_shared(name: str, settings: Sequence[Mapping[str, str]]) -> bool:
     return name in IN_COLUMNS or (len(settings) > 1 and len({own.get(name) for own in settings}) == 1)
 
 
-def _add_line(table: Table, run: Run, own: Mapping[str, str]) -> None:
-    from rich.text import Text
-
+def _line(run: Run, own: Mapping[str, str]) -> dict[str, str]:
+    """What each of COLUMNS shows of a run, whose settings that others do not share are `own`."""
     row = run.row
     decoder = f"{run.decoder} on {row['base']}" if row["base"] else run.decoder
     decoder += f" by {run.backend}" if run.device == "server" else ""
@@ -102,7 +132,7 @@ def _add_line(table: Table, run: Run, own: Mapping[str, str]) -> None:
     numbers = [percent(row["accuracy"]), number(row["tpf"]), number(row["tps"])]
     decoder = " ".join(filter(None, (decoder, as_text(own))))
     cells = (status(run), run.task, run.model, decoder, row["k"] or "-", n, *numbers, run.folder.name)
-    table.add_row(*(Text(plain(cell)) for cell in cells))
+    return dict(zip(COLUMNS, cells, strict=True))
 
 
 def status(run: Run) -> str:
@@ -155,7 +185,8 @@ def details(run: Run, n: int) -> list[RenderableType]:
     ]
     parts.append(result_table({**row, "status": facts["status"]}, numbers))
     for title, rows in (("worst", worst(samples, n)), ("slowest", slowest(samples, n))):
-        parts += [Text(f"\n{title} samples", style="bold"), *map(_sample, rows)]
+        if rows:
+            parts += [Text(f"\n{title} samples", style="bold"), *map(_sample, rows)]
     return parts
 
 
@@ -181,7 +212,9 @@ def _sample(row: Mapping[str, Any]) -> RenderableType:
         f"{row['problem_id']} #{row['sample_index']}: {verdict} ({row['score_status']}), {row['finish_reason']}, "
         f"{row['content_tokens'] or 0} tokens{calls}{time}"
     )
-    lines = f"{plain(head)}\n{row['error'] or _judgement(row)}".split("\n")
+    asked = row["prompt"].strip()
+    asked = asked if len(asked) <= TEXT_CHARACTERS else "[...] " + asked[-TEXT_CHARACTERS:]  # behind its examples
+    lines = f"{plain(head)}\nasked: {asked}\n{row['error'] or _judgement(row)}".split("\n")
     return Padding(Text("\n".join(map(plain, lines))), (0, 0, 1, 2))
 
 

@@ -1,10 +1,15 @@
-"""What a person and a program see at the end of a run or a sweep: tables, then one line of JSON (stdout)."""
+"""What a person and a program see at the end of a run or a sweep (stdout): tables, then one line, which is JSON unless
+it goes to a terminal.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lopa_bench.console.numbers import plain
@@ -20,11 +25,36 @@ log = logging.getLogger(__name__)
 WIDTH_WITHOUT_TERMINAL = 100
 
 
-def report(run: Mapping[str, Any], aggregates: Mapping[str, Any], path: Any, stream: TextIO | None = None) -> None:
-    """The end of a run on stdout: the table, then the JSON line, which is the last one."""
+def report(
+    run: Mapping[str, Any],
+    aggregates: Mapping[str, Any],
+    path: Any,
+    stream: TextIO | None = None,
+    json: str = "auto",
+    out: str = "outputs",
+) -> None:
+    """The end of a run on stdout: the table, then the last line."""
     stream = stream or sys.stdout
     show(console_on(stream), lambda: result_table(run, aggregates))
-    print(json_line(run, aggregates, path), file=stream, flush=True)  # not rich: it would break the line
+    last_line(stream, json, lambda: json_line(run, aggregates, path), [path], out)
+
+
+def last_line(stream: TextIO, json: str, line: Callable[[], str], kept: Sequence[Any], out: str) -> None:
+    """JSON if `run.json` asks for it or a program reads; else where it is `kept`, and what to do next with all that
+    `out` holds. Not by rich, which would break the line.
+    """
+    if json == "always" or (json == "auto" and not stream.isatty()):
+        print(line(), file=stream, flush=True)
+        return
+    where = from_here(kept[0]) if len(kept) == 1 else f"{len(kept)} folders of {from_here(out)}"
+    folder = shlex.quote(from_here(Path(out).expanduser()))
+    print(plain(f"kept in {where}; next: python -m analysis report {folder}"), file=stream, flush=True)
+
+
+def from_here(path: Any) -> str:
+    """The path from the working folder, if it is below."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
 
 
 def show(console: Console, make: Callable[[], RenderableType]) -> None:

@@ -15,7 +15,7 @@ class Measured(NamedTuple):
 
 
 # Settings that change no number; shards are parts of one run.
-NO_MATTER = ("run.out", "run.progress", "run.shard", "resume", "fail_fast", "against")
+NO_MATTER = ("run.out", "run.progress", "run.json", "run.shard", "resume", "fail_fast", "against")
 
 
 def by_name(overrides: Iterable[str]) -> dict[str, str]:

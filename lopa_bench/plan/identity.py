@@ -34,6 +34,7 @@ CHANGES_NO_ROW: Mapping[str, str] = {
     "run.out": "where rows are written",
     "run.preset": "how rows are counted when they are read",
     "run.progress": "what the terminal shows meanwhile",
+    "run.json": "what it shows at the end",
     "model.gen_length": DEFAULT_OF_DECODERS,
     "model.block_size": DEFAULT_OF_DECODERS,
     "model.attention": DEFAULT_OF_DECODERS,

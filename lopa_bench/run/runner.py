@@ -58,7 +58,7 @@ def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = N
     runs = Path(config.run.out).expanduser() / "runs"
     with claim(runs, plan.identity.key, config.resume, plan.labels) as claimed:
         row = _archived(claimed, plan) if claimed.lock is None else _carried_out(claimed, plan)
-    report(row, row["aggregates"], claimed.folder)
+    report(row, row["aggregates"], claimed.folder, json=config.run.json, out=config.run.out)
     return Result(row, claimed.folder)
 
 
@@ -79,6 +79,9 @@ def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
     started = row["created"] if row else now()
     if row and not missing:  # it was ended behind the last decode
         return _Runner(plan, claimed, run_id, lambda status: _again(row, status), rows, waiting).run([], _nothing)
+    if plan.config.run.progress:
+        backend = plan.config.backend
+        _say(f"{'asking' if isinstance(backend, ServerSettings) else 'loading'} {plan.config.model.name} ...")
     with open_engine(plan, claimed.folder) as engine:
         from lopa_bench.run.rows import Rows
 

@@ -25,6 +25,7 @@ class RunSettings:
     `batch`: samples decoded together in one model call. `warmup`: untimed decodes before the first sample.
     `shard`: "i/n" takes the problems whose index leaves i when divided by n; None takes all.
     `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
+    `json`: whether the last line of stdout is one of JSON; auto: where stdout is no terminal.
     """
 
     seed: int = number(0, 0, LARGEST)
@@ -34,6 +35,7 @@ class RunSettings:
     preset: str = choice("effective", *PRESETS)
     out: str = "outputs"
     progress: bool = True
+    json: str = choice("auto", "always", "auto", "never")
 
 
 @dataclass

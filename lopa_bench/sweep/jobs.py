@@ -118,6 +118,8 @@ def supervise(settings: DictConfig) -> Any:
     with whole_file(folder / SETTINGS) as file:
         file.write(as_given(settings).encode())
     report.write()
+    own = as_text(own_of(report.overrides, sweep))
+    print(plain(f"[{report.job}] {own or ' '.join(report.overrides) or 'begins'}"), file=sys.stderr, flush=True)
     try:
         _watch(report, hydra.runtime.cwd)
     finally:

@@ -26,11 +26,13 @@ BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 @dataclass
 class Sweep:
-    """`expected`: the overrides of each job where they are known before the jobs run. `against`: see Config."""
+    """`expected`: the overrides of each job where they are known before the jobs run. For the others see Config."""
 
     folder: Path
     expected: list[list[str]] = field(default_factory=list)
     against: str | None = None
+    json: str = "auto"
+    out: str = "outputs"
 
     def jobs(self) -> list[JobReport]:
         """All jobs by number; a report that still says running is of a job whose watcher is gone."""
@@ -60,7 +62,7 @@ class SweepTable(Callback):
             )
             sys.exit(2)
         try:
-            SweepTable.opened = Sweep(folder, _expected(config), config.against)
+            SweepTable.opened = Sweep(folder, _expected(config), config.against, config.run.json, config.run.out)
             note_varied(folder, varied_names(config, SweepTable.opened.expected))
         except (
             OSError,
@@ -110,7 +112,7 @@ def conclude() -> int:
     except (OSError, StorageError) as error:  # each job has its job.json
         log.warning("%s", plain(error))
     runs = finished_runs(jobs)
-    report_sweep(sweep.folder, jobs, with_unions(runs), sweep.against)
+    report_sweep(sweep.folder, jobs, with_unions(runs), sweep.against, json=sweep.json, out=sweep.out)
     _track(jobs, sweep.folder, runs)
     return int(any(job.status != "finished" for job in jobs))
 

@@ -1,8 +1,7 @@
-"""What a person and a program see at the end of a sweep: its runs side by side, its jobs, then one line of JSON."""
+"""What a person and a program see at the end of a sweep: its runs side by side, its jobs, then the last line."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from lopa_bench.console.numbers import plain
 from lopa_bench.console.paired import paired_table
-from lopa_bench.console.report import console_on, json_values, show
+from lopa_bench.console.report import console_on, from_here, json_values, last_line, show
 from lopa_bench.console.side_by_side import side_by_side
 from lopa_bench.metrics.paired import baseline_first
 from lopa_bench.metrics.varied import Measured, settings_of, varied
@@ -27,9 +26,11 @@ def report_sweep(
     runs: Sequence[Measured],
     against: str | None = None,
     stream: TextIO | None = None,
+    json: str = "auto",
+    out: str = "outputs",
 ) -> None:
     """The end of a multirun on stdout: its runs side by side, perhaps paired with the one that `against` names, its
-    jobs, then one JSON line.
+    jobs, then the last line (console/report).
     """
     stream = stream or sys.stdout
     console = console_on(stream)
@@ -46,13 +47,20 @@ def report_sweep(
     if failed:
         text = plain(f"{failed} of {len(jobs)} jobs did not finish; their logs: {folder}/<job>/job.log")
         print(f"\n{text}", file=stream)
+    finished = [job for job in jobs if job.status == "finished"]
+    kept = [job.path for job in finished if job.path] or [str(folder)]
+    last_line(stream, json, lambda: _json_line(folder, jobs, runs), kept, out)
+
+
+def _json_line(folder: Path, jobs: Sequence[JobReport], runs: Sequence[Measured]) -> str:
+    """The sweep in one line of strict JSON, for programs."""
     ids = [job.run_id for job in jobs if job.status == "finished"]
-    values = {"runs": ids, "jobs": len(jobs), "failed": failed, "path": str(folder)}
+    values = {"runs": ids, "jobs": len(jobs), "failed": len(jobs) - len(ids), "path": str(folder)}
     values["table"] = [
         json_values(run, numbers, run.get("folder")) | {"varied": settings_of(own, run)}
         for (run, numbers), own in zip(runs, varied(runs), strict=True)
     ]
-    print(to_json(values), file=stream, flush=True)
+    return to_json(values)
 
 
 def job_table(jobs: Sequence[JobReport]) -> RenderableType:
@@ -72,15 +80,9 @@ def job_table(jobs: Sequence[JobReport]) -> RenderableType:
     for job in jobs:
         own = plain(" ".join(text for text in job.overrides if text not in shared))
         seconds = "-" if job.seconds is None else f"{job.seconds:.1f}"
-        where = plain(_near(job.path or job.folder))
+        where = plain(from_here(job.path or job.folder))
         table.add_row(
             str(job.job), job.status, seconds, Text(own), Text(f"{where}\n{plain(job.error)}" if job.error else where)
         )
     heading = Text(f"jobs, all with {plain(' '.join(shared))}" if shared else "jobs", style="bold")
     return Padding(Group(heading, table), (1, 0, 0, 0))
-
-
-def _near(path: str) -> str:
-    """The path from here, if it is below."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative

@@ -27,6 +27,12 @@ def versions() -> dict[str, str | None]:
     return {"lopa-bench": product_version(), "python": platform.python_version()} | installed(RECORDED)
 
 
+def version_line() -> str:
+    """This program and what its results depend on, in a line."""
+    others = ", ".join(f"{name} {number}" for name, number in versions().items() if number and name != "lopa-bench")
+    return f"lopa_bench {product_version()} ({git_revision() or 'no git'}); {others}"
+
+
 def host(device: str) -> dict[str, Any]:
     """The machine and, where there is one, the accelerator."""
     facts: dict[str, Any] = {
