@@ -79,7 +79,7 @@ def comparison(run: Run, base: Run, among: Callable[[Row], bool]) -> str | None:
 
 def label(run: Run) -> str:
     settings = [f"{name}={run.settings[name]}" for name in SHOWN if run.settings.get(name) is not None]
-    return f"{run.task}, {base_name(run.base)}, {run.dtype}, k={run.row['k']} {' '.join(settings)}"
+    return f"{run.task}, {base_name(run.base)}, {run.dtype}, k={run.k_as_set} {' '.join(settings)}"
 
 
 def lines(runs: Sequence[Run], chosen_on: int | None) -> Iterator[str]:

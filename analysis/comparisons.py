@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from analysis.labels import decoding, model_of, source_of, task_of, varied
 from analysis.study import Study
 from analysis.text import plain
 from lopa_bench.console.numbers import fixed, p_value, percent, signed
 from lopa_bench.metrics.comparable import Counted, stand
+from lopa_bench.metrics.paired import PairedNumbers, with_adjusted_p
 from lopa_bench.metrics.paired import compare as compare_samples
-from lopa_bench.metrics.paired import with_adjusted_p
 from lopa_bench.metrics.presets import PRESETS
 from lopa_bench.records.runs import Run
 
@@ -26,16 +25,12 @@ MANY_TESTS = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """`numbers` as `lopa_bench.metrics.paired.compare` gives them: differences are b - a, ratios b / a."""
+    """Two runs and their numbers: differences are b - a, ratios b / a."""
 
     a: Run
     b: Run
-    numbers: Mapping[str, Any]
+    numbers: PairedNumbers
     differs: str = ""  # beside the decoder: what is no comparison of decoders
-
-    @property
-    def adjusted_p(self) -> float | None:
-        return self.numbers.get("adjusted_p")
 
 
 def compare(a: Run, b: Run, preset: str = "effective") -> Comparison:
@@ -43,7 +38,7 @@ def compare(a: Run, b: Run, preset: str = "effective") -> Comparison:
     for run in (a, b):
         if run.damage:
             raise ValueError(f"{run.folder} is damaged: {run.damage}")
-    standing = stand(Counted(a.row, a.samples, preset), Counted(b.row, b.samples, preset))
+    standing = stand(Counted(a, a.samples, preset), Counted(b, b.samples, preset))
     apart = [one for one in standing.differences if one.fact in ("task", "source") or one.fact.startswith("gold")]
     if apart:
         raise ValueError(f"{a.id} and {b.id} are on not the same problems ({'; '.join(map(str, apart))})")
@@ -59,13 +54,8 @@ def against_baselines(study: Study) -> list[Comparison]:
         baseline = study.baseline(run) if run.lookahead else study.baseline(run, base="greedy")
         if baseline is not None and study.standing(baseline, run) and not run.is_server:
             found.append(compare(baseline, run))
-    return adjust(found)
-
-
-def adjust(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """With p values adjusted for the number of comparisons."""
-    found = with_adjusted_p([one.numbers for one in comparisons])
-    return [replace(one, numbers=numbers) for one, numbers in zip(comparisons, found, strict=True)]
+    adjusted = with_adjusted_p([one.numbers for one in found])
+    return [replace(one, numbers=numbers) for one, numbers in zip(found, adjusted, strict=True)]
 
 
 def in_words(one: Comparison) -> str:
@@ -74,24 +64,25 @@ def in_words(one: Comparison) -> str:
     rows = [
         *(f"{name}: {plain(run.id)} ({_in_full(run, (one.a, one.b))})" for name, run in (("a", one.a), ("b", one.b))),
         *([f"not like with like, in {plain(one.differs)}"] if one.differs else []),
-        f"{task_of(one.a)}; {source_of(one.a)}; {numbers['pairs']} pairs, {numbers['unpaired']} samples without"
-        f" a partner; counting {numbers['preset']} ({PRESETS[numbers['preset']].formula}); ranges are 95 % intervals",
+        f"{task_of(one.a)}; {source_of(one.a)}; {numbers.pairs} pairs, {numbers.unpaired} samples without"
+        f" a partner; counting {numbers.preset} ({PRESETS[numbers.preset].formula}); ranges are 95 % intervals",
         "",
     ]
-    if numbers["accuracy_difference"] is not None:
+    score = numbers.accuracy
+    if score.difference.value is not None:
         rows += [
-            f"score: a {percent(numbers['accuracy_a'])}, b {percent(numbers['accuracy_b'])}, difference "
-            f"{signed(100 * numbers['accuracy_difference'])} points over {numbers['judged_pairs']} judged pairs",
-            f"       only a right: {numbers['only_a_correct']}, only b right: {numbers['only_b_correct']}, "
-            f"McNemar's exact p {_relation(p_value(numbers['mcnemar_p']))}",
+            f"score: a {percent(score.a)}, b {percent(score.b)}, difference "
+            f"{signed(100 * score.difference.value)} points over {numbers.judged_pairs} judged pairs",
+            f"       only a right: {numbers.only_a_correct}, only b right: {numbers.only_b_correct}, "
+            f"McNemar's exact p {_relation(p_value(numbers.mcnemar_p))}",
         ]
     for name in ("tpf", "tps"):
-        if numbers[f"{name}_ratio"] is not None:
-            a, b, difference, ratio = (numbers[f"{name}_{part}"] for part in ("a", "b", "difference", "ratio"))
-            of_difference, of_ratio = (numbers[f"{name}_{part}_ci95"] for part in ("difference", "ratio"))
+        of = numbers.quantities[name]
+        if of.ratio.value is not None:
             rows.append(
-                f"{name.upper()}:   a {fixed(a)}, b {fixed(b)}, difference {signed(difference, 2, of_difference)}, "
-                f"ratio {fixed(ratio, 3, of_ratio)}"
+                f"{name.upper()}:   a {fixed(of.a)}, b {fixed(of.b)}, "
+                f"difference {signed(of.difference.value, 2, of.difference.interval)}, "
+                f"ratio {fixed(of.ratio.value, 3, of.ratio.interval)}"
             )
     rows += ["", "One comparison: its p value is not adjusted. Among many runs, take the adjusted ones of the report."]
     return "\n".join(rows)

@@ -55,7 +55,7 @@ def decoding(run: Run) -> str:
         return f"{plain(algorithm)}, the server's" if algorithm else "the server's decoder"
     if run.decoder != "lopa":
         return base_name(run.base)
-    k = run.row["k"] if run.k is None else run.k
+    k = run.k_as_set if run.k is None else run.k
     return f"{SELECTS.get(run.select) or plain(run.select)} on {base_name(run.base)}, k = {plain(k)}"
 
 

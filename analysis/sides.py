@@ -77,7 +77,7 @@ def curves(group: Group, base: str) -> list[Group]:
     for run in plain:
         sides[""][point(run)] = run
     for run in ours:
-        sides[str(run.row["k"])][point(run)] = run
+        sides[str(run.k_as_set)][point(run)] = run
     grid, names = common_grid(sides)
     if not names:
         tried = [name for name, runs in sides.items() if len(runs) > 1]

@@ -191,12 +191,12 @@ class Study:
         )[1]  # fmt: skip
 
     def standing(self, a: Run, b: Run, but: Sequence[str] = ()) -> Standing:
-        return stand(Counted(a.row, a.samples), Counted(b.row, b.samples), but)
+        return stand(Counted(a, a.samples), Counted(b, b.samples), but)
 
 
 def place_of(run: Run) -> Key:
     """All that two runs must share to stand side by side, but the problems of a source."""
-    return key(run.row)
+    return key(run)
 
 
 # Settings with which a base decoder trades quality for speed. Who is shown at the best of several of them was tuned.
@@ -264,7 +264,7 @@ def _rest(run: Run, varied: Sequence[str]) -> Key:
     """Decoder and settings, but for the named ones; where a score of one's own comes from goes with its name."""
     left_out = {*varied, "score.target"} if "score.kind" in varied else varied
     kept = tuple(sorted((name, str(value)) for name, value in run.settings.items() if name not in left_out))
-    return (run.decoder, run.row["base"], kept)
+    return (run.decoder, run.wraps, kept)
 
 
 def _order(run: Run, varied: Sequence[str]) -> tuple[tuple[bool, float, str], ...]:

@@ -15,7 +15,8 @@ from lopa_bench.engines import opening
 from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
-from lopa_bench.run.runner import Result, run
+from lopa_bench.records.runs import Run
+from lopa_bench.run.runner import run
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.config import Config, RunSettings
 from lopa_bench.settings.model import ModelSettings
@@ -75,7 +76,7 @@ class Runs:
         self.engines.append(Scripted(plan, self.before))
         return self.engines[-1]
 
-    def run(self, limit: int = 20, **settings: Any) -> Result:
+    def run(self, limit: int = 20, **settings: Any) -> Run:
         config = Config(
             decoder=DecoderConfig(name="d2f"),
             task=TaskConfig(name="gsm8k", source="embedded", limit=limit),

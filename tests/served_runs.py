@@ -8,7 +8,8 @@ from typing import Any
 
 from decoders.config import DecoderConfig
 from lopa_bench.records.reading import read_samples
-from lopa_bench.run.runner import Result, run
+from lopa_bench.records.runs import Run
+from lopa_bench.run.runner import run
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config, RunSettings
 from lopa_bench.settings.model import ModelSettings
@@ -32,12 +33,12 @@ def config_for(out: Path, url: str | None, limit: int = 3, decoder: str = "ar", 
     )
 
 
-def run_served(config: Config) -> Result:
+def run_served(config: Config) -> Run:
     validate(config)
     return run(config, {})
 
 
-def samples_of(result: Result) -> list[dict[str, Any]]:
+def samples_of(result: Run) -> list[dict[str, Any]]:
     return read_samples(result.folder).to_pylist()
 
 

@@ -106,7 +106,7 @@ def test_a_pair_that_stands_in_several_lines_is_one_test(tmp_path: Path) -> None
     """Distinct pairs: greedy with two settings of D2F and with LoPA, LoPA with two settings of D2F."""
     study = Study.of(whole_arena(tmp_path))
     against = [
-        (frozenset((paired.baseline.name, pick.contender.name)), paired.numbers["mcnemar_p"], paired.adjusted_p)
+        (frozenset((paired.baseline.name, pick.contender.name)), paired.numbers.mcnemar_p, paired.adjusted_p)
         for pick in picks(study, arenas(study)[0]) for paired in pick.against.values()
     ]  # fmt: skip
     smallest = min(p for _, p, _ in against)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from analysis.__main__ import main
-from analysis.comparisons import Comparison, adjust, against_baselines, compare
+from analysis.comparisons import against_baselines, compare
 from analysis.figures.choice import k_panels
 from analysis.figures.tradeoffs import pareto
 from analysis.labels import varied
@@ -19,7 +20,10 @@ from analysis.stepwise import digest
 from analysis.study import Study
 from analysis.tables.aup import aup_d3llm, aup_mbd
 from analysis.tables.lists import comparison_table
+from lopa_bench.metrics.paired import compare as compare_samples
+from lopa_bench.metrics.paired import with_adjusted_p
 from lopa_bench.records.finding import find_run
+from lopa_bench.records.schema import to_table
 from tests.analysis_runs import simulate, sweep, write_run
 from tests.test_records import sample, step
 
@@ -61,9 +65,9 @@ def test_two_runs_are_compared_pair_by_pair(tmp_path: Path, capsys: pytest.Captu
     _run(tmp_path, "a", "++++++++--")
     _run(tmp_path, "b", "------++--", tokens=20)
     numbers = compare(*(find_run(name, tmp_path) for name in "ab")).numbers
-    assert (numbers["only_a_correct"], numbers["only_b_correct"]) == (6, 0)
-    assert numbers["mcnemar_p"] == pytest.approx(2 / 2**6)
-    assert (numbers["tpf_ratio"], numbers["tpf_ratio_ci95"]) == (2.0, (2.0, 2.0))
+    assert (numbers.only_a_correct, numbers.only_b_correct) == (6, 0)
+    assert numbers.mcnemar_p == pytest.approx(2 / 2**6)
+    assert (numbers.quantities["tpf"].ratio.value, numbers.quantities["tpf"].ratio.interval) == (2.0, (2.0, 2.0))
 
     assert main(["compare", "a", "b", "--outputs", str(tmp_path)]) == 0
     said = capsys.readouterr().out
@@ -94,7 +98,8 @@ def test_runs_on_different_problems_are_not_compared(tmp_path: Path, capsys: pyt
 
 def test_p_values_are_adjusted_for_the_number_of_comparisons() -> None:
     """Benjamini-Hochberg: 0.01 x 3/1, 0.02 x 3/2 and 0.9 x 3/3; a comparison without a test stays without."""
-    found = adjust([Comparison(None, None, {"mcnemar_p": p}) for p in (0.01, None, 0.9, 0.02)])  # type: ignore[arg-type]
+    one = compare_samples(*(to_table("samples", [sample(0)]) for _ in "ab"))
+    found = with_adjusted_p([replace(one, mcnemar_p=p) for p in (0.01, None, 0.9, 0.02)])
     assert [one.adjusted_p for one in found] == [pytest.approx(0.03), None, pytest.approx(0.9), pytest.approx(0.03)]
 
 

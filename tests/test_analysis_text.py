@@ -148,11 +148,11 @@ def _is_number(text: str) -> bool:
 def test_the_comparisons_are_numbers_with_their_interval_in_columns(study: Study) -> None:
     (one,) = [one for one in against_baselines(study) if one.b.k == 3]
     line = next(line for line in comparison_table([one]).values)
-    low, high = one.numbers["tpf_ratio_ci95"]
-    assert (line["tpf_ratio"], line["tpf_ratio_low"], line["tpf_ratio_high"]) == (one.numbers["tpf_ratio"], low, high)
-    assert line["score_difference_points"] == 100 * one.numbers["accuracy_difference"]
+    ratio = one.numbers.quantities["tpf"].ratio
+    assert (line["tpf_ratio"], (line["tpf_ratio_low"], line["tpf_ratio_high"])) == (ratio.value, ratio.interval)
+    assert line["score_difference_points"] == 100 * one.numbers.accuracy.difference.value
     assert (line["only_a_right"], line["only_b_right"]) == (
-        one.numbers["only_a_correct"], one.numbers["only_b_correct"],
+        one.numbers.only_a_correct, one.numbers.only_b_correct,
     )  # fmt: skip
     assert (line["run"], line["baseline_run"]) == ("=run|3", "=run|0")
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lopa_bench.metrics.comparable import Counted, common_grid, key, shared, stand
+from lopa_bench.records.runs import Run, as_run
 from lopa_bench.records.schema import to_table
 from tests.test_records import run_row, sample
 
 
+def run(**changes: Any) -> Run:
+    return as_run(run_row(**changes))
+
+
 def counted(*indices: int, rule: str = "effective", **row: Any) -> Counted:
-    return Counted(run_row(**row), to_table("samples", [sample(i) for i in indices]), rule)
+    return Counted(run(**row), to_table("samples", [sample(i) for i in indices]), rule)
 
 
 def test_runs_that_differ_in_their_decoder_alone_stand_side_by_side_on_what_both_decoded() -> None:
@@ -41,13 +47,13 @@ def test_what_differs_is_named_with_both_values(change: dict[str, Any], why: str
     standing = stand(counted(0, 1), counted(0, 1, **change))
     assert not standing
     assert standing.why == why
-    assert key(run_row()) != key(run_row(**change))
+    assert key(run()) != key(run(**change))
 
 
 def test_sources_without_a_checksum_are_told_apart_by_name() -> None:
-    one, other = (run_row(source_sha256=None, source_name=name) for name in ("mine", "yours"))
+    one, other = (run(source_sha256=None, source_name=name) for name in ("mine", "yours"))
     assert key(one) != key(other)
-    assert key(one) == key(dict(one))
+    assert key(one) == key(replace(one))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +87,8 @@ def test_the_kind_of_accelerator_is_part_of_the_device_and_its_host_is_not() -> 
 
 
 def test_columns_hold_the_same_whether_they_are_json_or_not_yet() -> None:
-    assert key(run_row(host={"processor": "A"}, config=CONFIG)) == key(
-        run_row(host='{"processor": "A"}', config='{"task": {"shots": 4}, "backend": {"concurrency": 1}, '
+    assert key(run(host={"processor": "A"}, config=CONFIG)) == key(
+        run(host='{"processor": "A"}', config='{"task": {"shots": 4}, "backend": {"concurrency": 1}, '
                 '"model": {"add_bos": false}}')
     )  # fmt: skip
 
@@ -94,7 +100,7 @@ def test_numbers_of_two_counting_rules_do_not_stand_side_by_side() -> None:
 def test_a_fact_that_is_what_is_compared_may_differ() -> None:
     assert stand(counted(0), counted(0, model="mini_ar"), but=("model",))
     assert not stand(counted(0), counted(0, model="mini_ar", task="math"), but=("model",))
-    assert key(run_row(), but=("model",)) == key(run_row(model="mini_ar"), but=("model",))
+    assert key(run(), but=("model",)) == key(run(model="mini_ar"), but=("model",))
 
 
 def test_runs_without_a_problem_in_common_do_not_stand_side_by_side() -> None:
@@ -102,14 +108,14 @@ def test_runs_without_a_problem_in_common_do_not_stand_side_by_side() -> None:
 
 
 def test_other_gold_answers_are_other_problems() -> None:
-    a, b = (Counted(run_row(), to_table("samples", [sample(0, gold=gold)])) for gold in "45")
+    a, b = (Counted(run(), to_table("samples", [sample(0, gold=gold)])) for gold in "45")
     assert stand(a, b).why == "gold answers (p0): '4' / '5'"
 
 
 def test_only_samples_that_both_decoded_count_and_a_verdict_needs_both() -> None:
     a = to_table("samples", [sample(0), sample(1, finish_reason="error", correct=None), sample(2), sample(4)])
     b = to_table("samples", [sample(4, correct=None), sample(2, correct=False), sample(1), sample(0, sample_index=1)])
-    assert stand(Counted(run_row(), a), Counted(run_row(), b)).pairs == 2
+    assert stand(Counted(run(), a), Counted(run(), b)).pairs == 2
     first, second = shared([a, b])
     assert first["problem_id"].to_pylist() == second["problem_id"].to_pylist() == ["p2", "p4"]
     assert first["correct"].to_pylist() == [True, None]

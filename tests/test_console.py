@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,16 @@ import pytest
 from rich.console import Console
 
 from lopa_bench.console import progress
-from lopa_bench.console import report as console
 from lopa_bench.console.progress import Progress
-from lopa_bench.console.report import json_line, report
-from lopa_bench.console.side_by_side import result_table, side_by_side
+from lopa_bench.console.report import json_values, report
+from lopa_bench.console.side_by_side import side_by_side
 from lopa_bench.metrics.aggregate import aggregate
-from lopa_bench.records.schema import to_table
+from lopa_bench.metrics.varied import Measured
+from lopa_bench.records.runs import as_run
+from lopa_bench.records.schema import to_json, to_table
 from lopa_bench.sweep.jobs import JobReport
 from lopa_bench.sweep.report import report_sweep
-from tests.test_records import run_row, sample
+from tests.test_records import measured, run_row, sample
 
 REQUIRED = (
     "run_id", "task", "source", "model", "decoder", "k", "n", "errors", "accuracy", "accuracy_ci95", "tpf",
@@ -33,9 +35,9 @@ def no_terminal_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def finished(forwards: int = 8, **changes: Any) -> console.Run:
+def finished(forwards: int = 8, **changes: Any) -> Measured:
     rows = [sample(i, forwards=forwards, rows=3 * forwards, content_tokens=1000 + i) for i in range(1319)]
-    return run_row(status="finished", **changes), aggregate(to_table("samples", rows))
+    return measured(aggregate(to_table("samples", rows)), status="finished", **changes)
 
 
 def shown(renderable: Any, width: int = 80) -> str:
@@ -51,7 +53,7 @@ def rows_of(text: str) -> dict[str, list[str]]:
 
 def test_the_last_line_of_stdout_is_one_json_object_and_the_table_stands_above_it() -> None:
     stream = io.StringIO()
-    report(*finished(), "outputs/runs/r", stream)
+    report(replace(finished(), run=as_run(run_row(), Path("outputs/runs/r"))), stream)
     *table, last = stream.getvalue().splitlines()
     values = json.loads(last)
     assert [name for name in REQUIRED if name not in values] == []
@@ -76,7 +78,7 @@ def test_a_person_at_a_terminal_reads_what_to_do_next_instead_of_json(
     stream: io.StringIO, wanted: str, is_json: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    report(*finished(), "outputs/runs/r", stream, wanted, "my runs")
+    report(replace(finished(), run=as_run(run_row(), Path("outputs/runs/r"))), stream, wanted, "my runs")
     last = stream.getvalue().splitlines()[-1]
     assert (
         last.startswith("{")
@@ -86,8 +88,8 @@ def test_a_person_at_a_terminal_reads_what_to_do_next_instead_of_json(
 
 
 def test_the_json_line_is_one_line_without_nan_whatever_the_run_held() -> None:
-    run, _ = finished(source_name="two\nlines \udce9", k="auto")
-    line = json_line(run, aggregate(to_table("samples", [])) | {"tps": float("nan")}, Path("x"))
+    numbers = aggregate(to_table("samples", [])) | {"tps": float("nan")}
+    line = to_json(json_values(measured(numbers, Path("x"), source_name="two\nlines \udce9", k="auto")))
     assert "\n" not in line
     values = json.loads(line, parse_constant=pytest.fail)
     assert (values["tps"], values["accuracy"], values["n"], values["k"]) == (None, None, 0, "auto")
@@ -106,11 +108,11 @@ def test_a_table_of_three_runs_fits_the_width_and_loses_no_number(width: int) ->
 
 
 def test_the_heading_says_what_was_measured_on_what_and_how_it_was_counted() -> None:
-    text = shown(result_table(*finished()))
+    text = shown(side_by_side([finished()]))
     assert "gsm8k: embedded word problems" in text
     assert "model mini (toy model), local on cpu float32" in text
     assert "counting effective (content / forwards, content / total time)" in text
-    assert "toy" not in shown(result_table(*finished(model_is_toy=False)))
+    assert "toy" not in shown(side_by_side([finished(model_is_toy=False)]))
 
 
 def test_what_a_reader_must_know_stands_below_the_table() -> None:
@@ -120,7 +122,7 @@ def test_what_a_reader_must_know_stands_below_the_table() -> None:
         sample(2, correct=None, score_status="timeout", batch=2, total_s=None),
     ]
     numbers = aggregate(to_table("samples", rows), "lopa_dream", wall_s=2.0)
-    text = " ".join(shown(result_table(run_row(status="interrupted"), numbers)).split())
+    text = " ".join(shown(side_by_side([measured(numbers, status="interrupted")])).split())
     assert "the run is interrupted" in text
     assert "1 of 3 samples failed (prompt_too_long 1)" in text
     assert "1 of 3 completions could not be judged" in text
@@ -131,10 +133,10 @@ def test_what_a_reader_must_know_stands_below_the_table() -> None:
 
 def test_pass_at_k_is_shown_where_problems_have_several_samples() -> None:
     rows = [sample(number, sample_index=i, correct=i < 2) for number in range(3) for i in range(4)]
-    repeated = run_row(status="finished"), aggregate(to_table("samples", rows))
-    assert "pass@1 50.0 %, pass@2 83.3 %, pass@4 100.0 %" in shown(result_table(*repeated))
-    assert json.loads(json_line(*repeated, "x"))["pass_at"] == pytest.approx({"1": 0.5, "2": 5 / 6, "4": 1.0})
-    assert "pass@" not in shown(result_table(*finished()))
+    repeated = measured(aggregate(to_table("samples", rows)), Path("x"), status="finished")
+    assert "pass@1 50.0 %, pass@2 83.3 %, pass@4 100.0 %" in shown(side_by_side([repeated]))
+    assert json.loads(to_json(json_values(repeated)))["pass_at"] == pytest.approx({"1": 0.5, "2": 5 / 6, "4": 1.0})
+    assert "pass@" not in shown(side_by_side([finished()]))
 
 
 def test_runs_on_different_problems_are_not_passed_off_as_a_comparison() -> None:

@@ -215,25 +215,26 @@ def test_two_runs_are_compared_pair_by_pair() -> None:
         {"finish_reason": "error", "correct": None},
     )
     result = compare(a, b)
-    assert (result["pairs"], result["unpaired"]) == (40, 0)
-    assert result["tpf_ratio"] == pytest.approx(2)
-    assert result["tpf_ratio_ci95"] == pytest.approx((2, 2))
-    assert result["tps_ratio_ci95"] == pytest.approx((0.5, 0.5))
-    assert result["tpf_difference"] == pytest.approx(result["tpf_b"] - result["tpf_a"])
-    low, high = result["tpf_difference_ci95"]
-    assert low < result["tpf_difference"] < high
-    assert (result["only_a_correct"], result["only_b_correct"]) == (6, 0)
-    assert result["accuracy_difference"] == -0.15
-    assert result["mcnemar_p"] == pytest.approx(2 / 2**6)
+    assert (result.pairs, result.unpaired) == (40, 0)
+    tpf = result.quantities["tpf"]
+    assert tpf.ratio.value == pytest.approx(2)
+    assert tpf.ratio.interval == pytest.approx((2, 2))
+    assert result.quantities["tps"].ratio.interval == pytest.approx((0.5, 0.5))
+    assert tpf.difference.value == pytest.approx(tpf.b - tpf.a)
+    low, high = tpf.difference.interval
+    assert low < tpf.difference.value < high
+    assert (result.only_a_correct, result.only_b_correct) == (6, 0)
+    assert result.accuracy.difference.value == -0.15
+    assert result.mcnemar_p == pytest.approx(2 / 2**6)
 
 
 def test_only_samples_that_both_runs_finished_are_compared() -> None:
     a = table({"total_s": None}, {"finish_reason": "error"}, {}, {"correct": None})
     b = table({}, {}, {"total_s": 4.0}, {}, {})
     result = compare(a, b)
-    assert (result["pairs"], result["unpaired"], result["judged_pairs"]) == (3, 2, 2)
-    assert result["tps_a"] == 22 / 4.0  # the first pair has no time on one side
-    assert compare(table(), table())["tpf_ratio_ci95"] is None
+    assert (result.pairs, result.unpaired, result.judged_pairs) == (3, 2, 2)
+    assert result.quantities["tps"].a == 22 / 4.0  # the first pair has no time on one side
+    assert compare(table(), table()).quantities["tpf"].ratio.interval is None
 
 
 def test_runs_on_different_problems_are_not_compared() -> None:

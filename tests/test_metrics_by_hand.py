@@ -10,6 +10,7 @@ from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.metrics.latency import latencies, load, percentiles
 from lopa_bench.metrics.paired import compare
 from lopa_bench.metrics.presets import numeric
+from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.schema import to_table
 from tests.test_records import sample
 
@@ -144,31 +145,30 @@ def test_pairs_are_the_same_sample_of_the_same_problem() -> None:
     a = [sample(p, sample_index=s, content_tokens=10, correct=s == 0) for p in (0, 1) for s in (0, 1)]
     b = [sample(p, sample_index=s, content_tokens=20, correct=(p, s) != (1, 1)) for s in (1, 0) for p in (1, 0)]
     result = compare(table(a), table(b))
-    assert (result["pairs"], result["unpaired"], result["judged_pairs"]) == (4, 0, 4)
-    assert (result["only_a_correct"], result["only_b_correct"]) == (0, 1)
-    assert (result["accuracy_a"], result["accuracy_b"], result["accuracy_difference"]) == (0.5, 0.75, 0.25)
+    assert (result.pairs, result.unpaired, result.judged_pairs) == (4, 0, 4)
+    assert (result.only_a_correct, result.only_b_correct) == (0, 1)
+    assert (result.accuracy.a, result.accuracy.b, result.accuracy.difference.value) == (0.5, 0.75, 0.25)
 
 
 def test_single_samples_pair_by_problem_too() -> None:
     a = [sample(0, correct=True), sample(1, correct=False)]
     b = [sample(1, correct=True), sample(0, correct=True), sample(2)]
     result = compare(table(a), table(b))
-    assert (result["pairs"], result["unpaired"]) == (2, 1)
-    assert (result["accuracy_difference"], result["only_a_correct"], result["only_b_correct"]) == (0.5, 0, 1)
+    assert (result.pairs, result.unpaired) == (2, 1)
+    assert (result.accuracy.difference.value, result.only_a_correct, result.only_b_correct) == (0.5, 0, 1)
 
 
 def test_differences_are_b_minus_a_and_ratios_b_over_a() -> None:
     a = [sample(i, content_tokens=10, forwards=5, total_s=1.0) for i in range(3)]
     b = [sample(i, content_tokens=30, forwards=5, total_s=2.0) for i in range(3)]
     result = compare(table(a), table(b))
-    assert [result[f"tpf_{part}"] for part in ("a", "b", "difference", "ratio")] == [2, 6, 4, 3]
-    assert [result[f"tps_{part}"] for part in ("a", "b", "difference", "ratio")] == [10, 15, 5, 1.5]
-    assert result["tps_ratio_ci95"] == (1.5, 1.5)
-    assert result["tpf_difference_ci95"] == (4.0, 4.0)
+    tpf, tps = result.quantities["tpf"], result.quantities["tps"]
+    assert (tpf.a, tpf.b, tpf.difference, tpf.ratio.value) == (2, 6, Estimate(4.0, (4.0, 4.0)), 3)
+    assert (tps.a, tps.b, tps.difference.value, tps.ratio) == (10, 15, 5, Estimate(1.5, (1.5, 1.5)))
 
 
 def test_a_pair_in_which_one_side_has_no_time_is_no_pair_of_speeds() -> None:
     a = [sample(0, content_tokens=10, total_s=None), sample(1, content_tokens=10, total_s=1.0)]
     b = [sample(0, content_tokens=90, total_s=1.0), sample(1, content_tokens=20, total_s=1.0)]
-    result = compare(table(a), table(b))
-    assert (result["tps_a"], result["tps_b"], result["tps_ratio"]) == (10.0, 20.0, 2.0)
+    tps = compare(table(a), table(b)).quantities["tps"]
+    assert (tps.a, tps.b, tps.ratio.value) == (10.0, 20.0, 2.0)

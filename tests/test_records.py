@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from typing import Any
 import pytest
 
 from lopa_bench.errors import RecordError
+from lopa_bench.metrics.varied import Measured
 from lopa_bench.records import writing as records
 from lopa_bench.records.reading import read_run, read_samples, read_steps
+from lopa_bench.records.runs import as_run
 from lopa_bench.records.schema import COLUMNS, SCHEMA_VERSION, schema, to_json
 from lopa_bench.records.writing import RunStore, new_run_id
 
@@ -56,6 +59,11 @@ def run_row(**changes: Any) -> dict[str, Any]:
         "config": {"decoder": {"k": 8}}, "versions": {}, "host": {}, "argv": ["decoder=lopa", "decoder.k=8"],
     }  # fmt: skip
     return row | changes
+
+
+def measured(numbers: Mapping[str, Any], *folders: Path, overrides: Sequence[str] = (), **row: Any) -> Measured:
+    """A run with these numbers, whose row has a few other values than the usual one."""
+    return Measured(as_run(run_row(**row), *folders), numbers, overrides)
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:

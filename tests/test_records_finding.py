@@ -10,7 +10,7 @@ import pytest
 from lopa_bench.errors import RunError
 from lopa_bench.records.finding import find_run, find_runs
 from lopa_bench.records.joining import gathered
-from lopa_bench.records.runs import open_run
+from lopa_bench.records.runs import as_run, open_run
 from lopa_bench.records.writing import RunStore
 from lopa_bench.run import runner
 from tests.scripted import Runs
@@ -75,7 +75,7 @@ def test_a_run_whose_settings_are_no_object_is_refused_by_name(tmp_path: Path, c
 
 def test_shards_of_a_run_that_is_not_known_are_never_joined() -> None:
     def together(*rows: tuple[str | None, str]) -> list[tuple[int, bool]]:
-        cuts = gathered([{"union_key": key, "shard": shard} for key, shard in rows], lambda row: row)
+        cuts = gathered([as_run(run_row(union_key=key, shard=shard)) for key, shard in rows], lambda run: run)
         return [(len(cut.parts), cut.is_whole) for cut in cuts]
 
     assert together(("u", "0/2"), ("v", "0/2"), ("u", "1/2")) == [(2, True), (1, False)]

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from lopa_bench.console.report import console_on, json_line
-from lopa_bench.console.side_by_side import result_table, side_by_side
+from lopa_bench.console.report import console_on, json_values
+from lopa_bench.console.side_by_side import side_by_side
 from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.metrics.ratios import ratios_to_first
 from lopa_bench.metrics.varied import Measured, by_name, differing, settings_of
-from lopa_bench.records.reading import read_run, read_samples
+from lopa_bench.records.reading import read_samples
+from lopa_bench.records.runs import as_run, open_run
+from lopa_bench.records.schema import to_json
 from lopa_bench.records.writing import RunStore
 from lopa_bench.sweep.jobs import JobReport
 from lopa_bench.sweep.report import report_sweep
-from tests.test_records import run_row, sample
+from tests.test_records import measured, run_row, sample
 
 HAND = {
     "preset": "effective", "formula": "content / forwards, content / total time", "n": 40, "errors": 0,
@@ -51,19 +54,18 @@ def stored(folder: Path, rows: list[dict[str, Any]], overrides: tuple[str, ...] 
         for row in rows:
             store.add(row)
         store.write_run(run_row(run_id=folder.name, status="finished", **changes))
-    facts = {"folder": str(folder), "folders": [str(folder)], "overrides": list(overrides)}
-    return read_run(folder).to_pylist()[0] | facts, aggregate(read_samples(folder))
+    return Measured(open_run(folder), aggregate(read_samples(folder)), overrides)
 
 
 def test_every_number_of_the_table_is_the_one_of_its_heading() -> None:
-    table = lines_of(result_table(run_row(status="finished"), HAND))
+    table = lines_of(side_by_side([measured(HAND, status="finished")]))
     at = table.index(["decoder", "k", "n", "accuracy", "TPF", "TPF/row", "TPS", "latency", "forwards", "rows"])
     assert table[at + 1] == ["lopa", "8", "40", "25.0", "%", "3.50", "1.50", "321", "0.50", "s", "700", "2100"]
     assert table[at + 2] == ["on", "d2f", "12.5–50.0", "3.25–3.75", "300–345", "0.40–0.60"]
 
 
 def test_every_number_of_the_json_line_is_the_one_of_its_name() -> None:
-    values = json.loads(json_line(run_row(status="finished"), HAND, "there"))
+    values = json.loads(to_json(json_values(measured(HAND, Path("there"), status="finished"))))
     names = (
         "preset", "n", "errors", "accuracy", "accuracy_ci95", "pass_at", "tpf", "tpf_ci95", "tpf_row", "tps",
         "tps_ci95", "latency_s", "forwards", "rows",
@@ -80,15 +82,15 @@ def test_ratios_are_of_the_later_run_by_the_first_and_accuracy_is_the_later_minu
     later = HAND | {
         "accuracy": 0.2, "tpf": 7.0, "tpf_row": 1.2, "tps": 160.5, "latency_s": 0.75, "forwards": 350, "rows": 3150
     }  # fmt: skip
-    (ratios,) = [one for one in ratios_to_first([(run_row(k="0"), HAND), (run_row(), later)])[0] if one]
+    (ratios,) = [one for one in ratios_to_first([measured(HAND, k="0"), measured(later)])[0] if one]
     assert ratios.accuracy_difference == pytest.approx(-0.05)
     assert ratios.values == pytest.approx(
         {"tpf": 2.0, "tpf_row": 0.8, "tps": 0.5, "latency_s": 1.5, "forwards": 0.5, "rows": 1.5}
     )
-    table = lines_of(side_by_side([(run_row(k="0"), HAND), (run_row(), later)]))
+    table = lines_of(side_by_side([measured(HAND, k="0"), measured(later)]))
     assert ["to", "first", "-5.0", "pt", "×2.00", "×0.80", "×0.50", "×1.50", "×0.50", "×1.50"] in table
     assert "ratios: on the 40 samples that both runs decoded" in text_of(
-        side_by_side([(run_row(k="0"), HAND), (run_row(), later)])
+        side_by_side([measured(HAND, k="0"), measured(later)])
     )
 
 
@@ -140,8 +142,8 @@ def test_no_ratio_is_shown_between_runs_that_are_not_alike(other: dict[str, Any]
 
 def test_no_ratio_is_shown_between_counting_rules_or_without_a_common_problem(tmp_path: Path) -> None:
     first = stored(tmp_path / "a", [sample(0)], k="0")
-    row, _ = stored(tmp_path / "b", [sample(0, forwards=4)])
-    other = row, aggregate(read_samples(tmp_path / "b"), "lopa_dist")
+    other = stored(tmp_path / "b", [sample(0, forwards=4)])
+    other = replace(other, numbers=aggregate(read_samples(tmp_path / "b"), "lopa_dist"))
     assert "×" not in text_of(side_by_side([first, other]))
     assert "×" not in text_of(side_by_side([first, stored(tmp_path / "c", [sample(5)])]))
 
@@ -172,7 +174,7 @@ def test_rows_of_a_sweep_name_every_override_that_not_all_of_them_have(tmp_path:
     assert "limit" not in text
     assert "run.out" not in text
     stream = io.StringIO()
-    jobs = [JobReport(n, "finished", row["overrides"], "f", path=row["folder"]) for n, (row, _) in enumerate(runs)]
+    jobs = [JobReport(n, "finished", [*one.overrides], "f", path=str(one.run.folder)) for n, one in enumerate(runs)]
     report_sweep(tmp_path, jobs, runs, stream=stream)
     table = json.loads(stream.getvalue().splitlines()[-1])["table"]
     assert [row["varied"] for row in table] == [{"decoder.tau_conf": "0.9"}, {"decoder.tau_conf": "0.8"}]
@@ -186,9 +188,9 @@ def test_what_was_varied_is_found_by_name_whatever_the_order() -> None:
 
 
 def test_values_for_programs_are_those_of_the_configuration() -> None:
-    row = {"config": json.dumps({"decoder": {"tau_conf": 0.9, "k": 8}, "task": {"name": "gsm8k"}})}
+    run = as_run(run_row(config=json.dumps({"decoder": {"tau_conf": 0.9, "k": 8}, "task": {"name": "gsm8k"}})))
     own = {"decoder.tau_conf": "0.90", "decoder.k": "8", "task": "gsm8k", "+row": "mini/ar"}
-    assert settings_of(own, row) == {"decoder.tau_conf": 0.9, "decoder.k": 8, "task": "gsm8k", "+row": "mini/ar"}
+    assert settings_of(own, run) == {"decoder.tau_conf": 0.9, "decoder.k": 8, "task": "gsm8k", "+row": "mini/ar"}
 
 
 HOSTILE = ["mini[/v2]", "[red]mini[/red]", ":smile:", "tau$0.9$k", "a\x1b[31mb", "two\nlines", "\u202eabc", "[link=x]"]
@@ -198,7 +200,7 @@ SEEN = ["mini[/v2]", "[red]mini[/red]", ":smile:", "tau$0.9$k", "a\\x1b[31mb", "
 @pytest.mark.parametrize(("name", "seen"), [*zip(HOSTILE, SEEN)])
 def test_a_users_text_is_shown_as_text(name: str, seen: str, tmp_path: Path) -> None:
     names = {"model": name, "task": name, "source_name": name, "decoder": name, "base": name, "k": name}
-    text = text_of(side_by_side([(run_row(**names), HAND), (run_row(), HAND)]), 200)
+    text = text_of(side_by_side([measured(HAND, **names), measured(HAND)]), 200)
     assert text.count(seen) >= 5
     assert "\x1b" not in text
     stream = io.StringIO()
@@ -212,7 +214,7 @@ def test_a_users_text_is_shown_as_text(name: str, seen: str, tmp_path: Path) -> 
 
 def test_a_long_name_is_broken_and_no_number_is_lost() -> None:
     long = "数" * 40 + "x" * 200
-    text = text_of(side_by_side([(run_row(decoder=long), HAND), (run_row(model="m"), HAND)]), 80)
+    text = text_of(side_by_side([measured(HAND, decoder=long), measured(HAND, model="m")]), 80)
     assert "…" not in text
     (row,) = [line for line in text.splitlines() if "321" in line and "数" in line]
     assert row.split()[1:] == ["8", "40", "25.0", "%", "3.50", "1.50", "321", "0.50", "s", "700", "2100"]
@@ -223,7 +225,7 @@ def test_a_table_that_cannot_be_drawn_costs_a_warning_and_not_the_json_line(
 ) -> None:
     stream = io.StringIO()
     broken = {name: value for name, value in HAND.items() if name != "formula"}
-    report_sweep(tmp_path, [JobReport(0, "finished", [], "f")], [(run_row(), broken)], stream=stream)
+    report_sweep(tmp_path, [JobReport(0, "finished", [], "f")], [measured(broken, tmp_path)], stream=stream)
     assert json.loads(stream.getvalue().splitlines()[-1])["table"][0]["tpf"] == 3.5
     assert "a table cannot be shown (KeyError: 'formula')" in caplog.text
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from lopa_bench.entry import prepare
-from lopa_bench.metrics.varied import Measured
 from lopa_bench.records.locks import Lock
 from lopa_bench.records.reading import read_samples
 from lopa_bench.records.writing import RunStore
@@ -27,7 +27,7 @@ from lopa_bench.sweep import jobs
 from lopa_bench.sweep.jobs import JobReport, fill_in, objective
 from lopa_bench.sweep.multirun import Sweep, SweepTable, _expected, conclude, varied_names, with_unions
 from lopa_bench.tracking.sweep import branch_scaling
-from tests.test_records import run_row, sample
+from tests.test_records import measured, run_row, sample
 from tests.warm import FAULTS, ROOT, Warm
 
 FAULTY = ("task.name=faulty", "task.limit=4")
@@ -249,21 +249,21 @@ def test_the_objective_is_tpf_where_the_accuracy_is_reached_and_else_what_is_mis
 
 def test_shards_are_shown_as_their_union_if_all_are_there() -> None:
     def shard(text: str | None, union: str = "u") -> Any:
-        return Measured(run_row(run_id=f"r{text}", shard=text, union_key=union), {})
+        return measured({}, run_id=f"r{text}", shard=text, union_key=union)
 
     partial = [shard("0/3"), shard("1/3"), shard(None, "v")]
     assert with_unions(partial) == partial
 
 
 def test_branch_scaling_curves_are_sorted_and_have_two_points() -> None:
-    runs = [(run_row(k=k), {"tpf": tpf}) for k, tpf in (("8", 5.0), ("0", 3.0), ("auto", 9.0))]
-    runs.append((run_row(k="0", base="greedy"), {"tpf": 1.0}))
+    runs = [measured({"tpf": tpf}, k=k) for k, tpf in (("8", 5.0), ("0", 3.0), ("auto", 9.0))]
+    runs.append(measured({"tpf": 1.0}, k="0", base="greedy"))
     assert branch_scaling(runs, "tpf") == {"gsm8k mini d2f": [(0, 3.0), (8, 5.0)]}
 
 
 def test_a_curve_over_k_never_joins_runs_that_differ_in_something_else() -> None:
     runs = [
-        (run_row(k=k) | {"overrides": [f"decoder.tau_conf={tau}", f"decoder.k={k}"]}, {"tpf": float(k) + float(tau)})
+        measured({"tpf": float(k) + float(tau)}, overrides=[f"decoder.tau_conf={tau}", f"decoder.k={k}"], k=k)
         for tau in ("0.5", "0.75")
         for k in ("4", "0")
     ]
@@ -278,17 +278,17 @@ def test_a_union_of_shards_has_the_samples_of_all_of_them(tmp_path: Path) -> Non
         folder = tmp_path / f"{number}-{of}"
         with RunStore(folder) as store:
             store.add(sample(number, forwards=4 * (number + 1)))
-        row = run_row(shard=f"{number}/{of}", union_key="u", folder=str(folder))
-        return Measured(row, {"preset": "effective", "n": 1})
+        return measured({"preset": "effective", "n": 1}, folder, shard=f"{number}/{of}", union_key="u")
 
-    ((row, numbers),) = with_unions([shard(0, 2), shard(1, 2)])
-    assert (row["run_id"], row["shard"], row["folders"]) == ("2 shards", None, [f"{tmp_path}/0-2", f"{tmp_path}/1-2"])
+    (one,) = with_unions([shard(0, 2), shard(1, 2)])
+    run, numbers = one.run, one.numbers
+    assert (run.id, run.shard, run.folders) == ("r and 1 other shards", None, (tmp_path / "0-2", tmp_path / "1-2"))
     assert (numbers["n"], numbers["forwards"], numbers["tpf"]) == (2, 12, 22 / 12)
     assert len(with_unions([shard(0, 3), shard(1, 3)])) == 2  # one is missing
     assert len(with_unions([shard(0, 2), shard(1, 3)])) == 2, "halves and thirds are no whole"
-    counted = [Measured(row, numbers | {"preset": "fast_dllm"}) for row, numbers in (shard(0, 2), shard(1, 2))]
+    counted = [replace(one, numbers=one.numbers | {"preset": "fast_dllm"}) for one in (shard(0, 2), shard(1, 2))]
     wholes = with_unions([shard(0, 2), counted[0], shard(1, 2), counted[1], shard(1, 2)])
-    assert [(numbers["preset"], numbers["n"]) for _, numbers in wholes] == [("effective", 2), ("fast_dllm", 2)]
+    assert [(one.preset, one.numbers["n"]) for one in wholes] == [("effective", 2), ("fast_dllm", 2)]
 
 
 def test_a_job_knows_what_it_differs_in_from_the_others_of_its_sweep(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from lopa_bench.system.bounded import bounded
 from lopa_bench.tracking import tracker as tracking
 from lopa_bench.tracking.sweep import track_sweep
 from lopa_bench.tracking.tracker import NoTracker, WandbTracker, _step_histogram, make_tracker
-from tests.test_records import run_row, sample, step
+from tests.test_records import measured, run_row, sample, step
 from tests.warm import Warm
 
 ROWS = [sample(0), sample(1, correct=False, completion="x" * 10_000), sample(2, finish_reason="error", correct=None)]
@@ -290,7 +290,7 @@ def test_a_sweep_has_a_run_of_its_own_with_branch_scaling_curves(
     logged: dict[str, Any] = {}
     monkeypatch.setattr(run, "log", logged.update)
     numbers = {"tpf": 3.0, "tps": 5.0, "accuracy": 0.5, "n": 3}
-    runs: Any = [(run_row(k=k, run_id=f"r{k}"), numbers) for k in ("0", "4")]
+    runs: Any = [measured(numbers, k=k, run_id=f"r{k}") for k in ("0", "4")]
     track_sweep(TrackerConfig(name="wandb"), tmp_path / "sweep-1", runs)
     assert (asked["group"], asked["id"], asked["config"]["runs"]) == ("sweep-1", "sweep-1", ["r0", "r4"])
     assert sorted(logged) == ["accuracy_over_k", "runs", "tpf_over_k", "tps_over_k"]

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from analysis.labels import decoding
 from analysis.study import Group, Key, Study, place_of
 from analysis.text import plain, setting
-from lopa_bench.metrics.paired import compare
+from lopa_bench.metrics.paired import PairedNumbers, compare
 from lopa_bench.metrics.statistics import holm
 from lopa_bench.records.runs import Run
 
@@ -49,10 +48,10 @@ class Contender:
 
 @dataclass(frozen=True)
 class Paired:
-    """`numbers` of `metrics.paired.compare`, baseline first; `adjusted_p` is Holm's over all tests of the arena."""
+    """A pick and its baseline, which is the first; `adjusted_p` is Holm's over all tests of the arena."""
 
     baseline: Contender
-    numbers: Mapping[str, Any]
+    numbers: PairedNumbers
     adjusted_p: float | None = None
 
 
@@ -90,7 +89,7 @@ def split_of(group: Group) -> str:
     """In words: "1-150", "1-150, the first 20 of them"."""
     rows, limits = (
         list(dict.fromkeys(str(one) for one in found if one is not None))
-        for found in ((rows_of(run) for run in group), (run.row["limit"] for run in group))
+        for found in ((rows_of(run) for run in group), (run.limit for run in group))
     )
     return plain(" / ".join(rows) + (f", the first {' / '.join(limits)} of them" if limits else ""))
 
@@ -212,10 +211,10 @@ def _adjusted(found: Sequence[Pick]) -> list[Pick]:
         return {name: frozenset((held[one.baseline.name].id, own)) for name, one in pick.against.items()}
 
     tests = {
-        pair: pick.against[name].numbers["mcnemar_p"]
+        pair: p
         for pick in found
         for name, pair in pairs(pick).items()
-        if pick.against[name].numbers["mcnemar_p"] is not None
+        if (p := pick.against[name].numbers.mcnemar_p) is not None
     }
     corrected = dict(zip(tests, holm(list(tests.values())), strict=True))
     return [
@@ -250,13 +249,13 @@ def _words(run: Run) -> dict[str, str]:
 
 
 def _kind(run: Run) -> Key:
-    return run.decoder, run.row["base"], tuple(sorted(_words(run).items()))
+    return run.decoder, run.wraps, tuple(sorted(_words(run).items()))
 
 
 def _same(run: Run) -> Key:
     """What decodes alike; a setting that an older version did not have is as one that is not set."""
     known = {name: str(value) for name, value in run.settings.items() if value is not None}
-    return run.decoder, run.row["base"], tuple(sorted(known.items()))
+    return run.decoder, run.wraps, tuple(sorted(known.items()))
 
 
 def _each_once(group: Group) -> Group:

@@ -12,6 +12,7 @@ from analysis.tables.aup import Aup, aup_d3llm, aup_mbd
 from analysis.tables.model import Head, Table
 from analysis.text import typeset
 from lopa_bench.console.numbers import fixed, p_value, percent, signed
+from lopa_bench.metrics.statistics import Estimate
 
 COLUMNS: Mapping[str, tuple[str, int]] = {  # quantity -> its head, and digits
     "tpf": ("TPF", 2),
@@ -67,17 +68,21 @@ def _record(study: Study, arena: Arena, pick: Pick) -> dict[str, Any]:
 
 
 def _paired_record(side: str, paired: Paired | None) -> dict[str, Any]:
-    numbers: Mapping[str, Any] = paired.numbers if paired else {}
-    cells: dict[str, Any] = {f"{side}_decoder": paired.baseline.name if paired else None}
-    for name in ("pairs", "judged_pairs", "accuracy_difference", "only_a_correct", "only_b_correct", "mcnemar_p"):
-        cells[f"{side}_{name}"] = numbers.get(name)
-    cells[f"{side}_holm_p"] = paired.adjusted_p if paired else None
-    low, high = numbers.get("accuracy_difference_ci95") or (None, None)
-    cells |= {f"{side}_accuracy_difference_low": low, f"{side}_accuracy_difference_high": high}
-    for name in ("tpf_ratio", "tps_ratio", "tokens_per_processed_ratio"):
-        low, high = numbers.get(f"{name}_ci95") or (None, None)
-        cells |= {f"{side}_{name}": numbers.get(name), f"{side}_{name}_low": low, f"{side}_{name}_high": high}
-    return cells
+    numbers = paired.numbers if paired else None
+    difference = numbers.accuracy.difference if numbers else Estimate()
+    low, high = difference.interval or (None, None)
+    cells: dict[str, Any] = {
+        "decoder": paired.baseline.name if paired else None, "pairs": numbers and numbers.pairs,
+        "judged_pairs": numbers and numbers.judged_pairs, "accuracy_difference": difference.value,
+        "only_a_correct": numbers and numbers.only_a_correct, "only_b_correct": numbers and numbers.only_b_correct,
+        "mcnemar_p": numbers and numbers.mcnemar_p, "holm_p": paired.adjusted_p if paired else None,
+        "accuracy_difference_low": low, "accuracy_difference_high": high,
+    }  # fmt: skip
+    for name in ("tpf", "tps", "tokens_per_processed"):
+        ratio = numbers.quantities[name].ratio if numbers else Estimate()
+        low, high = ratio.interval or (None, None)
+        cells |= {f"{name}_ratio": ratio.value, f"{name}_ratio_low": low, f"{name}_ratio_high": high}
+    return {f"{side}_{name}": value for name, value in cells.items()}
 
 
 def _row(study: Study, arena: Arena, pick: Pick) -> tuple[str, ...]:
@@ -102,14 +107,14 @@ def _paired_cells(pick: Pick, side: str) -> tuple[str, ...]:
     paired = pick.against.get(side)
     if paired is None:
         return ("–",) * len(PARTS)
-    numbers, difference = paired.numbers, paired.numbers["accuracy_difference"]
-    interval = numbers["accuracy_difference_ci95"]
+    numbers = paired.numbers
+    points = numbers.accuracy.difference.scaled(100)
+    ratios = (numbers.quantities[name].ratio for name in ("tpf", "tokens_per_processed"))
     return (
-        typeset(signed(_times(difference, 100), 1, tuple(100 * end for end in interval) if interval else None)),
-        f"{numbers['only_a_correct']} / {numbers['only_b_correct']}",
+        typeset(signed(points.value, 1, points.interval)),
+        f"{numbers.only_a_correct} / {numbers.only_b_correct}",
         typeset(p_value(paired.adjusted_p)),
-        typeset(fixed(numbers["tpf_ratio"], 2, numbers["tpf_ratio_ci95"])),
-        typeset(fixed(numbers["tokens_per_processed_ratio"], 2, numbers["tokens_per_processed_ratio_ci95"])),
+        *(typeset(fixed(ratio.value, 2, ratio.interval)) for ratio in ratios),
     )
 
 

@@ -63,37 +63,39 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def _comparison_row(one: Comparison, runs: Sequence[Run]) -> tuple[str, ...]:
-    numbers, difference = one.numbers, one.numbers["accuracy_difference"]
+    numbers, difference = one.numbers, one.numbers.accuracy.difference.value
+    tpf, tps = (numbers.quantities[name].ratio for name in ("tpf", "tps"))
     return (
         decoding(one.b),
         varied(one.b, runs),
         decoding(one.a),
         varied(one.a, runs),
         f"{model_of(one.b)}, {task_of(one.b)}",
-        str(numbers["pairs"]),
+        str(numbers.pairs),
         typeset(signed(None if difference is None else 100 * difference)),
-        f"{numbers['only_a_correct']} / {numbers['only_b_correct']}",
-        typeset(p_value(numbers["mcnemar_p"])),
-        typeset(p_value(one.adjusted_p)),
-        typeset(fixed(numbers["tpf_ratio"], 2, numbers["tpf_ratio_ci95"])),
-        typeset(fixed(numbers["tps_ratio"], 2, numbers["tps_ratio_ci95"])),
+        f"{numbers.only_a_correct} / {numbers.only_b_correct}",
+        typeset(p_value(numbers.mcnemar_p)),
+        typeset(p_value(numbers.adjusted_p)),
+        typeset(fixed(tpf.value, 2, tpf.interval)),
+        typeset(fixed(tps.value, 2, tps.interval)),
         plain(one.b.id),
     )
 
 
 def _comparison_record(one: Comparison, runs: Sequence[Run]) -> Record:
-    numbers, difference = one.numbers, one.numbers["accuracy_difference"]
+    numbers, difference = one.numbers, one.numbers.accuracy.difference.value
     cells: dict[str, Any] = {
         "decoding": decoding(one.b), "settings": varied(one.b, runs), "against": decoding(one.a),
         "its_settings": varied(one.a, runs), "model": model_of(one.b), "task": task_of(one.b),
-        "pairs": numbers["pairs"], "judged_pairs": numbers["judged_pairs"],
+        "pairs": numbers.pairs, "judged_pairs": numbers.judged_pairs,
         "score_difference_points": None if difference is None else 100 * difference,
-        "only_a_right": numbers["only_a_correct"], "only_b_right": numbers["only_b_correct"],
-        "mcnemar_p": numbers["mcnemar_p"], "adjusted_p": one.adjusted_p, "run": one.b.id, "baseline_run": one.a.id,
+        "only_a_right": numbers.only_a_correct, "only_b_right": numbers.only_b_correct,
+        "mcnemar_p": numbers.mcnemar_p, "adjusted_p": numbers.adjusted_p, "run": one.b.id, "baseline_run": one.a.id,
     }  # fmt: skip
-    for name in ("tpf_ratio", "tps_ratio"):
-        low, high = numbers[f"{name}_ci95"] or (None, None)
-        cells |= {name: numbers[name], f"{name}_low": low, f"{name}_high": high}
+    for name in ("tpf", "tps"):
+        ratio = numbers.quantities[name].ratio
+        low, high = ratio.interval or (None, None)
+        cells |= {f"{name}_ratio": ratio.value, f"{name}_ratio_low": low, f"{name}_ratio_high": high}
     return cells
 
 
@@ -220,4 +222,4 @@ def run_table(study: Study) -> Table:
 def _reason(run: Run) -> str:
     if run.status != "finished":
         return run.status
-    return run.damage or f"shard {run.row['shard']}, others are missing"
+    return run.damage or f"shard {run.shard}, others are missing"

@@ -65,7 +65,7 @@ def others(study: Study, tasks: Iterable[str], is_timed: bool = True) -> list[Gr
     for run in study.runs:
         if run.task in wanted and _is_own(run):
             device = (run.device, run.backend) if is_timed else None
-            places[wanted.index(run.task), not run.toy, run.model, source(run.row), device].append(run)
+            places[wanted.index(run.task), not run.toy, run.model, source(run), device].append(run)
     found: list[Group] = []
     for _, runs in sorted(places.items(), key=lambda place: place[0][:4]):
         found.append(max(study.largest(runs, bool), key=_weight))

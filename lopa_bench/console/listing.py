@@ -6,12 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.console.numbers import number, percent, plain
 from lopa_bench.errors import RunError, StorageError
-from lopa_bench.metrics.varied import as_text, by_name
+from lopa_bench.metrics.varied import Measured, as_text, by_name
 from lopa_bench.records.locks import is_locked
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def listing(out: Path, short: bool = False) -> Table:
         raise RunError(f"no runs in {out}: neither {out}/runs/*/run.parquet nor {out}/*/run.parquet")
     found = [run for run in find_runs(out) if not left_out(run.folder, run.row, steps=False)]
     found.sort(key=lambda run: run.folder.name)
-    settings = [by_name(run.row["argv"]) for run in found]
+    settings = [by_name(run.argv) for run in found]
     lines = [
         _line(run, {name: value for name, value in own.items() if not _is_shared(name, settings)})
         for run, own in zip(found, settings, strict=True)
@@ -126,12 +127,12 @@ def _is_shared(name: str, settings: Sequence[Mapping[str, str]]) -> bool:
 def _line(run: Run, own: Mapping[str, str]) -> dict[str, str]:
     """What each of COLUMNS shows of a run, whose settings that others do not share are `own`."""
     row = run.row
-    decoder = f"{run.decoder} on {row['base']}" if row["base"] else run.decoder
+    decoder = f"{run.decoder} on {run.wraps}" if run.wraps else run.decoder
     decoder += f" by {run.backend}" if run.device == "server" else ""
     n = str(row["n"]) if row["n"] is not None else f"({_rows_written(run.folder)})"
     numbers = [percent(row["accuracy"]), number(row["tpf"]), number(row["tps"])]
     decoder = " ".join(filter(None, (decoder, as_text(own))))
-    cells = (status(run), run.task, run.model, decoder, row["k"] or "-", n, *numbers, run.folder.name)
+    cells = (status(run), run.task, run.model, decoder, run.k_as_set or "-", n, *numbers, run.folder.name)
     return dict(zip(COLUMNS, cells, strict=True))
 
 
@@ -158,7 +159,7 @@ def details(run: Run, n: int) -> list[RenderableType]:
     """One run: its table, its settings, and the samples that a person would look at first."""
     from rich.text import Text
 
-    from lopa_bench.console.side_by_side import result_table
+    from lopa_bench.console.side_by_side import side_by_side
     from lopa_bench.metrics.aggregate import aggregate
     from lopa_bench.records.reading import read_samples
 
@@ -174,16 +175,17 @@ def details(run: Run, n: int) -> list[RenderableType]:
         "status": status(run),
         "created": run.created,
         "finished": row["finished"],
-        "shard": row["shard"],
+        "shard": run.shard,
         "version": f"{row['version']} ({row['git_revision'] or 'no git'})",
         "machine": ", ".join(numbers["machines"]) or None,
-        "command": " ".join(["python -m lopa_bench", *row["argv"]]),
+        "command": " ".join(["python -m lopa_bench", *run.argv]),
         "decoder": ", ".join(f"{name}={value}" for name, value in run.settings.items() if value not in (None, {})),
     }
     parts: list[RenderableType] = [
         Text(plain(f"{name}: {value}")) for name, value in facts.items() if value is not None
     ]
-    parts.append(result_table({**row, "status": facts["status"]}, numbers))
+    shown = replace(run, row={**row, "status": facts["status"]})
+    parts.append(side_by_side([Measured(shown, numbers)]))
     for title, rows in (("worst", worst(samples, n)), ("slowest", slowest(samples, n))):
         if rows:
             parts += [Text(f"\n{title} samples", style="bold"), *map(_sample, rows)]

@@ -8,12 +8,13 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lopa_bench.console.numbers import plain
-from lopa_bench.console.side_by_side import result_table
+from lopa_bench.console.side_by_side import side_by_side
+from lopa_bench.metrics.varied import Measured
 from lopa_bench.records.schema import to_json
 
 if TYPE_CHECKING:
@@ -25,18 +26,11 @@ log = logging.getLogger(__name__)
 WIDTH_WITHOUT_TERMINAL = 100
 
 
-def report(
-    run: Mapping[str, Any],
-    aggregates: Mapping[str, Any],
-    path: Any,
-    stream: TextIO | None = None,
-    json: str = "auto",
-    out: str = "outputs",
-) -> None:
+def report(one: Measured, stream: TextIO | None = None, json: str = "auto", out: str = "outputs") -> None:
     """The end of a run on stdout: the table, then the last line."""
     stream = stream or sys.stdout
-    show(console_on(stream), lambda: result_table(run, aggregates))
-    last_line(stream, json, lambda: json_line(run, aggregates, path), [path], out)
+    show(console_on(stream), lambda: side_by_side([one]))
+    last_line(stream, json, lambda: to_json(json_values(one)), [one.run.folder], out)
 
 
 def last_line(stream: TextIO, json: str, line: Callable[[], str], kept: Sequence[Any], out: str) -> None:
@@ -74,24 +68,20 @@ def console_on(stream: TextIO) -> Console:
     return console
 
 
-def json_line(run: Mapping[str, Any], aggregates: Mapping[str, Any], path: Any) -> str:
-    """The run in one line of strict JSON, for programs."""
-    return to_json(json_values(run, aggregates, path))
-
-
-def json_values(run: Mapping[str, Any], aggregates: Mapping[str, Any], path: Any) -> dict[str, Any]:
-    k = run.get("k")
+def json_values(one: Measured) -> dict[str, Any]:
+    """The run for programs, in one line."""
+    run = one.run
     return {
-        "run_id": run["run_id"],
-        "status": run["status"],
-        "task": run["task"],
-        "source": run["source_name"],
-        "model": run["model"],
-        "model_is_toy": run["model_is_toy"],
-        "decoder": run["decoder"],
-        "k": int(k) if k is not None and k.isdecimal() else k,
-        **{name: aggregates.get(name) for name in _JSON_NUMBERS},
-        "path": str(path),
+        "run_id": run.id,
+        "status": run.status,
+        "task": run.task,
+        "source": run.source_name,
+        "model": run.model,
+        "model_is_toy": run.toy,
+        "decoder": run.decoder,
+        "k": run.k_as_set if run.k is None or run.k_as_set is None else run.k,
+        **{name: one.numbers.get(name) for name in _JSON_NUMBERS},
+        "path": str(run.folder),
     }
 
 

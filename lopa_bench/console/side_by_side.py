@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lopa_bench.console.numbers import UNKNOWN, count, number, over_interval, percent, plain, points, rate, times
 from lopa_bench.metrics.ratios import Relative, ratios_to_first
 from lopa_bench.metrics.varied import Measured, varied
+from lopa_bench.records.runs import Run
 from lopa_bench.records.schema import ERROR_REASONS
 
 if TYPE_CHECKING:
@@ -19,13 +20,10 @@ NUMBERS = ("k", "n", "accuracy", "TPF", "TPF/row", "TPS", "latency", "forwards",
 SHOWN = ("decoder", "decoder.k", "model")  # overrides that have a place of their own
 
 
-def result_table(run: Mapping[str, Any], aggregates: Mapping[str, Any]) -> RenderableType:
-    """One run as a heading, a row of numbers and what a reader must know of them."""
-    return side_by_side([Measured(run, aggregates)])
-
-
 def side_by_side(runs: Sequence[Measured]) -> Group:
-    """Runs below each other, each with what was varied and with its ratios to the first that it stands beside."""
+    """Runs below each other, each with what was varied and with its ratios to the first that it stands beside: a
+    heading, rows of numbers, and what a reader must know of them.
+    """
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -46,32 +44,29 @@ def _table(runs: Sequence[Measured], ratios: Sequence[Relative | None]) -> Table
     table.add_column("decoder", overflow="fold")  # a long name is broken, a number never is
     for name in NUMBERS:
         table.add_column(name, justify="right", no_wrap=True)
-    differing = varied(runs)
-    for (run, numbers), own, ratio in zip(runs, differing, ratios, strict=True):
-        table.add_row(*map(Text, _cells(run, numbers, own, [one for one, _ in runs])))
+    for one, own, ratio in zip(runs, varied(runs), ratios, strict=True):
+        table.add_row(*map(Text, _cells(one, own, [other.run for other in runs])))
         if ratio is not None:
             table.add_row(*map(Text, _ratio_cells(ratio)), style="dim")
     return table
 
 
-def _cells(
-    run: Mapping[str, Any], numbers: Mapping[str, Any], own: Mapping[str, str], all_runs: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def _cells(one: Measured, own: Mapping[str, str], all_runs: Sequence[Run]) -> list[str]:
     """`own`: what this run's overrides have that others of the table have not."""
-    several_models = len({one["model"] for one in all_runs}) > 1
+    run, numbers = one.run, one.numbers
     parts = [
-        run["decoder"],
-        f"on {run['base']}" if run.get("base") else "",
-        run["model"] if several_models else "",
-        f"{run['backend']} server" if run["device"] == "server" else "",
+        run.decoder,
+        f"on {run.wraps}" if run.wraps else "",
+        run.model if len({other.model for other in all_runs}) > 1 else "",
+        f"{run.backend} server" if run.device == "server" else "",
     ]
-    if len({one["task"] for one in all_runs}) > 1:
-        parts.append(f"task={run['task']}")
+    if len({other.task for other in all_runs}) > 1:
+        parts.append(f"task={run.task}")
     hidden = (*SHOWN, "task")
     parts += [f"{name}={value}" for name, value in own.items() if name not in hidden]
     return [
         "\n".join(plain(part) for part in parts if part),
-        plain(run.get("k") or UNKNOWN),
+        plain(run.k_as_set or UNKNOWN),
         str(numbers["n"]),
         _with_interval(numbers, "accuracy", rate, " %"),
         _with_interval(numbers, "tpf"),
@@ -100,32 +95,32 @@ def _notes_of_ratios(ratios: Sequence[Relative | None], apart: Sequence[str]) ->
 
 
 def _heading(runs: Sequence[Measured]) -> str:
-    def every(*parts: str) -> str:
+    def every(of: Callable[[Measured], str]) -> str:
         """The value that all runs share, or all values."""
-        return " / ".join(dict.fromkeys(plain(" ".join(str(run[part]) for part in parts)) for run, _ in runs))
+        return " / ".join(dict.fromkeys(plain(of(one)) for one in runs))
 
-    models = dict.fromkeys(plain(run["model"]) + (" (toy model)" if run["model_is_toy"] else "") for run, _ in runs)
-    counting = dict.fromkeys(f"{numbers['preset']} ({numbers['formula']})" for _, numbers in runs)
+    models = every(lambda one: one.run.model + (" (toy model)" if one.run.toy else ""))
     return (
-        f"{every('task')}: {every('source_name')}\n"
-        f"model {' / '.join(models)}, {' / '.join(dict.fromkeys(plain(_place(run)) for run, _ in runs))}\n"
-        f"counting {' / '.join(counting)}; ranges are 95 % intervals"
+        f"{every(lambda one: one.run.task)}: {every(lambda one: one.run.source_name)}\n"
+        f"model {models}, {every(lambda one: _place(one.run))}\n"
+        f"counting {every(lambda one: '{preset} ({formula})'.format(**one.numbers))}; ranges are 95 % intervals"
     )
 
 
-def _place(run: Mapping[str, Any]) -> str:
-    if run["device"] == "server":
-        return f"{run['backend']} server (dtype {run['dtype']})"
-    return f"{run['backend']} on {run['device']} {run['dtype']}"
+def _place(run: Run) -> str:
+    if run.device == "server":
+        return f"{run.backend} server (dtype {run.dtype})"
+    return f"{run.backend} on {run.device} {run.dtype}"
 
 
 def _notes(runs: Sequence[Measured]) -> list[str]:
     """What stands between the numbers and a reader's conclusion, each said once."""
     notes = []
-    for run, numbers in runs:
-        who = f"{run['run_id']}: " if len(runs) > 1 else ""
-        if run["status"] != "finished":
-            notes.append(f"{who}the run is {run['status']}")
+    for one in runs:
+        run, numbers = one.run, one.numbers
+        who = f"{run.id}: " if len(runs) > 1 else ""
+        if run.status != "finished":
+            notes.append(f"{who}the run is {run.status}")
         if numbers.get("errors"):
             reasons = ", ".join(
                 f"{reason} {count}" for reason, count in numbers["finish_reasons"].items() if reason in ERROR_REASONS
@@ -137,7 +132,7 @@ def _notes(runs: Sequence[Measured]) -> list[str]:
             notes.append(who + _pass_at(numbers["pass_at"]))
         if numbers.get("cached_prompts"):
             notes.append(f"{who}the server had {numbers['cached_prompts']} prompts in its cache: prefill looks faster")
-        notes += [who + line for line in _load_lines(run, numbers)]
+        notes += [who + line for line in _load_lines(numbers)]
         if numbers.get("approximate"):
             notes.append(f"{who}prefix reuse is approximate in this setting")
         if numbers.get("tps_clock") == "wall":
@@ -155,7 +150,7 @@ def _pass_at(values: Mapping[str, float | None]) -> str:
     return ", ".join(f"pass@{k} {percent(value)}" for k, value in values.items())
 
 
-def _load_lines(run: Mapping[str, Any], numbers: Mapping[str, Any]) -> list[str]:
+def _load_lines(numbers: Mapping[str, Any]) -> list[str]:
     """Percentiles and goodput of a server; silent for everything else."""
     if numbers.get("requests_s") is None:
         return []

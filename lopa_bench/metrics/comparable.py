@@ -7,19 +7,19 @@ count that both runs decoded. Everything that sets runs beside each other (ratio
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lopa_bench.records.integrity import Key
+from lopa_bench.records.runs import Run
 from lopa_bench.records.schema import ERROR_REASONS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Row = Mapping[str, Any]  # of run.parquet
-Key = tuple[str, int]  # problem_id, sample_index
 Side = TypeVar("Side", bound=Hashable)
 Point = TypeVar("Point", bound=Hashable)
 
@@ -30,9 +30,9 @@ COLUMNS = ("problem_id", "sample_index", "finish_reason", "gold", "correct")
 
 @dataclass(frozen=True)
 class Counted:
-    """A run as it is counted: its row, its samples (at least COLUMNS), and the counting preset."""
+    """A run as it is counted: its samples (at least COLUMNS), and the counting preset."""
 
-    row: Row
+    run: Run
     samples: pa.Table
     rule: str = "effective"
 
@@ -73,7 +73,7 @@ class Standing:
 
 def stand(a: Counted, b: Counted, but: Collection[str] = ()) -> Standing:
     """Whether two runs stand side by side. `but`: facts that may differ because they are what is compared."""
-    facts = _facts(a.row, a.rule), _facts(b.row, b.rule)
+    facts = _facts(a.run, a.rule), _facts(b.run, b.rule)
     differences = [
         Difference(name, *_apart(facts[0][name], facts[1][name]))
         for name in facts[0]
@@ -87,9 +87,9 @@ def stand(a: Counted, b: Counted, but: Collection[str] = ()) -> Standing:
     return Standing(tuple(differences), len(both), len(golds_a.keys() ^ golds_b.keys()))
 
 
-def key(row: Row, rule: str = "effective", but: Collection[str] = ()) -> tuple[str, ...]:
+def key(run: Run, rule: str = "effective", but: Collection[str] = ()) -> tuple[str, ...]:
     """Equal for two runs exactly if none of the facts of their rows differs."""
-    return tuple(fact.whole for name, fact in _facts(row, rule).items() if name not in but)
+    return tuple(fact.whole for name, fact in _facts(run, rule).items() if name not in but)
 
 
 def shared(samples: Sequence[pa.Table]) -> list[pa.Table]:
@@ -153,8 +153,8 @@ class Fact:
     whole: str
 
 
-def _facts(row: Row, rule: str) -> dict[str, Fact]:
-    return {name: Fact(str(shown(row)), repr(whole(row))) for name, (shown, whole) in FACTS.items()} | {
+def _facts(run: Run, rule: str) -> dict[str, Fact]:
+    return {name: Fact(str(shown(run)), repr(whole(run))) for name, (shown, whole) in FACTS.items()} | {
         "counting": Fact(rule, rule)
     }
 
@@ -166,54 +166,44 @@ def _apart(a: Fact, b: Fact) -> tuple[str, str]:
     return CHECKSUM.sub(r"\1", a.whole), CHECKSUM.sub(r"\1", b.whole)
 
 
-def source(row: Row) -> Any:
+def source(run: Run) -> str:
     """The checksum of the problems; where they have none, what they are called."""
-    return row.get("source_sha256") or row.get("source_name")
+    return run.source_sha256 or run.source_name
 
 
-def _column(name: str) -> Callable[[Row], Any]:
-    return lambda row: row.get(name)
+def _model(run: Run) -> tuple[Any, ...]:
+    return run.model, run.model_sha256, _settings(run, "model", "lora", "add_bos", "chat_template_kwargs")
 
 
-def _model(row: Row) -> tuple[Any, ...]:
-    settings = _settings(row, "model", "lora", "add_bos", "chat_template_kwargs")
-    return row["model"], row.get("model_sha256"), settings
+def _device(run: Run) -> str:
+    return f"{run.backend} on {run.device} {run.dtype}"
 
 
-def _device(row: Row) -> str:
-    return f"{row['backend']} on {row['device']} {row['dtype']}"
-
-
-def _machine(row: Row) -> tuple[Any, ...]:
+def _machine(run: Run) -> tuple[Any, ...]:
     """The kind of hardware, and the threads of a CPU; which of several equal machines it was is not asked."""
-    host, on_cpu = _json(row, "host"), row["device"] == "cpu"
-    return _device(row), host.get("processor" if on_cpu else "gpu"), host.get("threads") if on_cpu else None
+    on_cpu = run.device == "cpu"
+    return _device(run), run.host.get("processor" if on_cpu else "gpu"), run.host.get("threads") if on_cpu else None
 
 
-def _asked(row: Row) -> dict[str, Any]:
-    return _settings(row, "task", "shots", "shots_style", "prompt_style")
+def _asked(run: Run) -> dict[str, Any]:
+    return _settings(run, "task", "shots", "shots_style", "prompt_style")
 
 
-def _together(row: Row) -> tuple[Any, Any]:
-    return row["batch"], _settings(row, "backend", "concurrency")["concurrency"]
+def _together(run: Run) -> tuple[Any, Any]:
+    return run.batch, _settings(run, "backend", "concurrency")["concurrency"]
 
 
-def _settings(row: Row, group: str, *names: str) -> dict[str, Any]:
-    found = _json(row, "config").get(group) or {}
+def _settings(run: Run, group: str, *names: str) -> dict[str, Any]:
+    found = run.config.get(group) or {}
     return {name: found.get(name) for name in names}
 
 
-def _json(row: Row, column: str) -> Mapping[str, Any]:
-    value = row.get(column) or {}
-    return json.loads(value) if isinstance(value, str) else value
-
-
-FACTS: dict[str, tuple[Callable[[Row], Any], Callable[[Row], Any]]] = {  # as in Fact
-    "task": (_column("task"), _column("task")),
-    "source": (_column("source_name"), source),
+FACTS: dict[str, tuple[Callable[[Run], Any], Callable[[Run], Any]]] = {  # as in Fact
+    "task": (attrgetter("task"), attrgetter("task")),
+    "source": (attrgetter("source_name"), source),
     "prompt": (_asked, _asked),
-    "scorer": (_column("scorer"), _column("scorer")),
-    "model": (_column("model"), _model),
+    "scorer": (attrgetter("scorer"), attrgetter("scorer")),
+    "model": (attrgetter("model"), _model),
     "device": (_device, _machine),
-    "batch": (_column("batch"), _together),
+    "batch": (attrgetter("batch"), _together),
 }

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lopa_bench.metrics import statistics
 from lopa_bench.metrics.comparable import Counted, shared, stand
 from lopa_bench.metrics.latency import mean_latency
 from lopa_bench.metrics.presets import Columns, decoded_samples, get_preset, numeric, problems, ratios
-from lopa_bench.metrics.statistics import (
-    Interval,
-    Ratio,
-    adjusted,
-    divide,
-    finite,
-    mcnemar,
-    percentile_interval,
-    quotient,
-    resampled_sums,
-    sum_by_group,
-)
+from lopa_bench.metrics.statistics import Estimate, Ratio, divide, finite, quotient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +22,35 @@ if TYPE_CHECKING:
 
 ASKED_FOR = ("model", "device", "batch")  # what a run and its baseline may differ in
 COLUMNS = ("decoder", "k", "model", "backend")  # of a run row, by which a run can be named
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A quantity of two runs, over the pairs that have it on both sides: `difference` is b - a, `ratio` is b / a."""
+
+    a: float | None
+    b: float | None
+    difference: Estimate
+    ratio: Estimate
+
+
+@dataclass(frozen=True)
+class PairedNumbers:
+    """Two runs on the same problems. Pairs are samples with the same problem and sample index that neither run failed
+    on; accuracy is compared over those that both judged. McNemar's test takes pairs for independent: one sample a
+    problem. `quantities`: the preset's TPF and TPS, latency_s and tokens_per_processed.
+    """
+
+    preset: str
+    pairs: int
+    unpaired: int  # samples of either run without a partner
+    judged_pairs: int
+    accuracy: Beside
+    only_a_correct: int
+    only_b_correct: int
+    mcnemar_p: float | None
+    quantities: Mapping[str, Beside]
+    adjusted_p: float | None = None  # for the number of tests that it is one of
 
 
 def parse(text: str) -> tuple[str, str]:
@@ -45,60 +64,57 @@ def parse(text: str) -> tuple[str, str]:
 def baseline_first(runs: Sequence[Measured], against: str) -> tuple[list[Measured], bool]:
     """The runs, the first one that `against` names in front, and whether there is one."""
     name, value = parse(against)
-    chosen = next((run for run in runs if str(run[0].get(name)) == value), None)
+    chosen = next((one for one in runs if str(one.run.row[name]) == value), None)
     if chosen is None:
         return list(runs), False
-    return [chosen, *(run for run in runs if run is not chosen)], True
+    return [chosen, *(one for one in runs if one is not chosen)], True
 
 
-def compare_all(runs: Sequence[Measured]) -> list[tuple[Measured, Mapping[str, Any]]]:
+def compare_all(runs: Sequence[Measured]) -> list[tuple[Measured, PairedNumbers]]:
     """Each further run with its comparison to the first, p values adjusted for their number (Benjamini-Hochberg, as in
     the report). The first was asked for, so it may be another model elsewhere; runs of another task, other problems,
     prompts or scorers, or counted in another way, are left out.
     """
-    first, numbers = runs[0]
-    samples = samples_of(first)
-    rule = numbers["preset"]
-    found = []
-    for run in runs[1:]:
-        others = samples_of(run[0])
-        counted = Counted(first, samples, rule), Counted(run[0], others, run[1].get("preset", rule))
-        if stand(*counted, but=ASKED_FOR):
-            found.append((run, compare(samples, others, rule, first["seed"])))
-    return list(zip([run for run, _ in found], with_adjusted_p([numbers for _, numbers in found]), strict=True))
+    first = runs[0]
+    counted = [Counted(one.run, one.run.samples, one.preset) for one in runs]
+    beside = [(one, at) for one, at in zip(runs[1:], counted[1:]) if stand(counted[0], at, but=ASKED_FOR)]
+    found = [compare(first.run.samples, at.samples, first.preset, first.run.seed) for _, at in beside]
+    return list(zip([one for one, _ in beside], with_adjusted_p(found), strict=True))
 
 
-def samples_of(run: Mapping[str, Any], columns: Sequence[str] | None = None) -> pa.Table:
-    """The samples of a run, or of all shards of a union."""
-    from lopa_bench.records.reading import read_samples
-
-    return read_samples([Path(folder) for folder in run.get("folders") or [run["folder"]]], columns)
-
-
-def with_adjusted_p(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Results of `compare` with their p values adjusted for the number of those that were tested."""
-    tested = [one["mcnemar_p"] for one in comparisons if one["mcnemar_p"] is not None]
-    values = iter(adjusted(tested))
-    return [dict(one, adjusted_p=None if one["mcnemar_p"] is None else next(values)) for one in comparisons]
+def with_adjusted_p(comparisons: Sequence[PairedNumbers]) -> list[PairedNumbers]:
+    """With p values adjusted for the number of those that were tested."""
+    tested = [one.mcnemar_p for one in comparisons if one.mcnemar_p is not None]
+    values = iter(statistics.adjusted(tested))
+    return [replace(one, adjusted_p=None if one.mcnemar_p is None else next(values)) for one in comparisons]
 
 
-def compare(a: pa.Table, b: pa.Table, preset: str = "effective", seed: int = 0) -> dict[str, Any]:
-    """Two runs on the same problems, pair by pair: `difference` is b - a, `ratio` is b / a.
-
-    Pairs are samples with the same problem and sample index that neither run failed on; accuracy is compared over
-    those that both runs judged. McNemar's test takes pairs for independent: one sample a problem.
+def compare(a: pa.Table, b: pa.Table, preset: str = "effective", seed: int = 0) -> PairedNumbers:
+    """Two runs by their samples, pair by pair. Raises ValueError where golds differ, PresetError as in
+    `decoded_samples`.
     """
     rule = get_preset(preset)
     decoded = [decoded_samples(samples, rule) for samples in (a, b)]
     a, b = shared(decoded)
     if a["gold"].to_pylist() != b["gold"].to_pylist():
         raise ValueError("the runs have different gold answers under the same problem ids: not the same problems")
-    unpaired = sum(table.num_rows for table in decoded) - 2 * a.num_rows
-    result = {"preset": preset, "pairs": a.num_rows, "unpaired": unpaired} | _paired_accuracy(a, b, seed)
+    right = [(one, other) for one, other in zip(a["correct"].to_pylist(), b["correct"].to_pylist(), strict=True)]
+    judged = np.array([None not in pair for pair in right], dtype=bool)
+    cells = Counter(pair for pair in right if None not in pair)
+    only_a, only_b = cells[True, False], cells[False, True]
+    groups = problems(a)
     for_a, for_b = (ratios(rule, columns) | _further(columns) for columns in map(numeric, (a, b)))
-    for name in for_a:
-        result |= _paired_ratio(name, for_a[name], for_b[name], problems(a), seed)
-    return result
+    return PairedNumbers(
+        preset=preset,
+        pairs=a.num_rows,
+        unpaired=sum(table.num_rows for table in decoded) - 2 * a.num_rows,
+        judged_pairs=cells.total(),
+        accuracy=_accuracy(np.array(right)[judged].reshape(-1, 2).astype(float), groups[judged], seed),
+        only_a_correct=only_a,
+        only_b_correct=only_b,
+        mcnemar_p=statistics.mcnemar(only_a, only_b) if cells else None,
+        quantities={name: _beside(for_a[name], for_b[name], groups, seed) for name in for_a},
+    )
 
 
 def _further(columns: Columns) -> dict[str, Ratio]:
@@ -107,55 +123,24 @@ def _further(columns: Columns) -> dict[str, Ratio]:
     return {"latency_s": mean_latency(columns), "tokens_per_processed": processed}
 
 
-def _paired_accuracy(a: pa.Table, b: pa.Table, seed: int) -> dict[str, Any]:
-    verdicts = [
-        pair for pair in zip(a["correct"].to_pylist(), b["correct"].to_pylist(), strict=True) if None not in pair
-    ]
-    cells = Counter(verdicts)
-    only_a, only_b = cells[True, False], cells[False, True]
-    accuracy_a = quotient(cells[True, True] + only_a, len(verdicts))
-    accuracy_b = quotient(cells[True, True] + only_b, len(verdicts))
-    return {
-        "judged_pairs": len(verdicts),
-        "accuracy_a": accuracy_a,
-        "accuracy_b": accuracy_b,
-        "accuracy_difference": quotient(only_b - only_a, len(verdicts)),
-        "accuracy_difference_ci95": _accuracy_interval(a, b, seed),
-        "only_a_correct": only_a,
-        "only_b_correct": only_b,
-        "mcnemar_p": mcnemar(only_a, only_b) if verdicts else None,
-    }
+def _accuracy(right: np.ndarray, groups: np.ndarray, seed: int) -> Beside:
+    """`right`: judged pairs x 2, 1.0 for a right answer."""
+    ones = np.ones(len(right))
+    found = _beside(Ratio(right[:, 0], ones), Ratio(right[:, 1], ones), groups, seed)
+    exact = quotient((right[:, 1] - right[:, 0]).sum(), len(right))  # the difference of two quotients is rounded
+    return replace(found, difference=replace(found.difference, value=exact))
 
 
-def _accuracy_interval(a: pa.Table, b: pa.Table, seed: int) -> Interval | None:
-    """Of the difference, by drawing problems."""
-    columns = zip(a["correct"].to_pylist(), b["correct"].to_pylist(), problems(a), strict=True)
-    known = [(bool(one), bool(other), group) for one, other, group in columns if None not in (one, other)]
-    if not known:
-        return None
-    right_a, right_b, groups = (np.array(column) for column in zip(*known))
-    ones = np.ones(len(known))
-    a_right, b_right = (Ratio(right.astype(float), ones) for right in (right_a, right_b))
-    interval: Interval | None = _paired_ratio("accuracy", a_right, b_right, groups, seed)["accuracy_difference_ci95"]
-    return interval
-
-
-def _paired_ratio(name: str, a: Ratio, b: Ratio, groups: np.ndarray, seed: int) -> dict[str, Any]:
+def _beside(a: Ratio, b: Ratio, groups: np.ndarray, seed: int) -> Beside:
     """Both values, their difference and their ratio, with intervals from draws that both runs share."""
     parts = np.stack([a.numerator, a.denominator, b.numerator, b.denominator], axis=1)
     parts[(a.denominator == 0) | (b.denominator == 0)] = 0.0  # a pair that lacks one side has no side
-    sums = sum_by_group(parts, groups)
-    value_a, value_b, difference, ratio = (values[0] for values in _contrast(sums.sum(axis=0, keepdims=True)))
-    draws = resampled_sums(sums, seed=seed) if len(sums) > 1 else np.zeros((1, 4))
-    _, _, differences, relative = _contrast(draws)
-    return {
-        f"{name}_a": finite(value_a),
-        f"{name}_b": finite(value_b),
-        f"{name}_difference": finite(difference),
-        f"{name}_difference_ci95": percentile_interval(differences),
-        f"{name}_ratio": finite(ratio),
-        f"{name}_ratio_ci95": percentile_interval(relative),
-    }
+    sums = statistics.sum_by_group(parts, groups)
+    value_a, value_b, *whole = (finite(values[0]) for values in _contrast(sums.sum(axis=0, keepdims=True)))
+    draws = statistics.resampled_sums(sums, seed=seed) if len(sums) > 1 else np.zeros((1, 4))
+    _, _, *drawn = _contrast(draws)
+    estimates = (Estimate(value, statistics.percentile_interval(one)) for value, one in zip(whole, drawn, strict=True))
+    return Beside(value_a, value_b, *estimates)
 
 
 def _contrast(sums: np.ndarray) -> tuple[np.ndarray, ...]:

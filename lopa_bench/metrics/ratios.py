@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lopa_bench.metrics.comparable import COLUMNS, Counted, Standing, key, shared, stand
-from lopa_bench.metrics.paired import samples_of
+from lopa_bench.metrics.comparable import Counted, key, shared, stand
 from lopa_bench.metrics.statistics import quotient
-from lopa_bench.metrics.varied import settings_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from lopa_bench.metrics.varied import Measured
+from lopa_bench.metrics.varied import Measured
+from lopa_bench.records.runs import Run
 
 NAMES = ("tpf", "tpf_row", "tps", "latency_s", "forwards", "rows")
 
@@ -33,74 +28,64 @@ def ratios_to_first(runs: Sequence[Measured]) -> tuple[list[Relative | None], li
     """For each run its ratios to the first run above that it stands beside, None if there is none; and what sets apart
     those that stand beside none.
     """
-    tables = [samples_of(run, COLUMNS) if len(runs) > 1 and _is_on_disk(run) else None for run, _ in runs]
     found: list[Relative | None] = []
     apart: dict[str, None] = {}
-    firsts: list[int] = []  # of each kind of run
-    for index, run in enumerate(runs):
+    firsts: list[Measured] = []  # of each kind of run
+    for run in runs:
         reasons = []
         for first in firsts:
-            ratios, why = _ratios(runs[first], tables[first], run, tables[index])
+            ratios, why = _ratios(first, run)
             if ratios is not None:
                 found.append(ratios)
                 break
             reasons.append(why)
         else:
             found.append(None)
-            firsts.append(index)
+            firsts.append(run)
             apart |= dict.fromkeys(reasons)
     return found, list(apart)
 
 
-def _ratios(
-    first: Measured, first_samples: pa.Table | None, run: Measured, samples: pa.Table | None
-) -> tuple[Relative | None, str]:
-    rules = first[1].get("preset", "effective"), run[1].get("preset", "effective")
-    if first_samples is None or samples is None:
-        return _by_rows(first, run, *rules)
-    standing: Standing = stand(Counted(first[0], first_samples, rules[0]), Counted(run[0], samples, rules[1]))
+def _ratios(first: Measured, run: Measured) -> tuple[Relative | None, str]:
+    if not first.run.folders or not run.run.folders:
+        return _by_rows(first, run)
+    samples = first.run.samples, run.run.samples
+    standing = stand(Counted(first.run, samples[0], first.preset), Counted(run.run, samples[1], run.preset))
     if not standing:
         return None, standing.why
     reference, numbers = _over_shared(first, run)
-    is_whole = standing.pairs == first_samples.num_rows == samples.num_rows
+    is_whole = standing.pairs == samples[0].num_rows == samples[1].num_rows
     return _divided(reference, numbers, standing.pairs, is_whole), ""
 
 
-def _by_rows(first: Measured, run: Measured, rule: str, other: str) -> tuple[Relative | None, str]:
+def _by_rows(first: Measured, run: Measured) -> tuple[Relative | None, str]:
     """Without the samples of both: only for runs whose rows say that they have the same ones."""
-    same = key(first[0], rule) == key(run[0], other) and _taken(first[0]) == _taken(run[0])
-    if not same or first[1]["n"] != run[1]["n"]:
+    same = key(first.run, first.preset) == key(run.run, run.preset) and _taken(first.run) == _taken(run.run)
+    if not same or first.numbers["n"] != run.numbers["n"]:
         facts = ("task", "source_name", "model", "device", "dtype")
-        return None, ", ".join(name for name in facts if first[0][name] != run[0][name]) or "problems"
-    return _divided(first[1], run[1], run[1]["n"]), ""
+        return None, ", ".join(name for name in facts if first.run.row[name] != run.run.row[name]) or "problems"
+    return _divided(first.numbers, run.numbers, run.numbers["n"]), ""
 
 
-def _taken(run: Mapping[str, Any]) -> tuple[Any, Any]:
+def _taken(run: Run) -> tuple[Any, Any]:
     """The split of the problems, and how many of it."""
-    return settings_of({"task.rows": ""}, run)["task.rows"] or None, run.get("limit")
+    return (run.config.get("task") or {}).get("rows"), run.limit
 
 
 def _over_shared(first: Measured, run: Measured) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The aggregates of both over the samples that both decoded; those at hand where these are all samples."""
     from lopa_bench.metrics.aggregate import aggregate
 
-    whole = [samples_of(one) for one, _ in (first, run)]
+    whole = [one.run.samples for one in (first, run)]
     parts = shared(whole)
     if all(one["correct"].equals(other["correct"]) for one, other in zip(whole, parts)):
-        return first[1], run[1]
-    rule = run[1]["preset"]
-    a, b = (aggregate(part, rule, one["seed"]) for part, (one, _) in zip(parts, (first, run)))
+        return first.numbers, run.numbers
+    a, b = (aggregate(part, run.preset, one.run.seed) for part, one in zip(parts, (first, run)))
     return a, b
 
 
 def _divided(reference: Mapping[str, Any], numbers: Mapping[str, Any], pairs: int, is_whole: bool = True) -> Relative:
     own, other = numbers.get("accuracy"), reference.get("accuracy")
     difference = None if own is None or other is None else own - other
-    return Relative(
-        pairs, difference, {name: quotient(numbers.get(name), reference.get(name)) for name in NAMES}, is_whole
-    )
-
-
-def _is_on_disk(run: Mapping[str, Any]) -> bool:
-    """Not so for a run of which only its numbers are known."""
-    return bool(run.get("folders") or run.get("folder"))
+    values = {name: quotient(numbers.get(name), reference.get(name)) for name in NAMES}
+    return Relative(pairs, difference, values, is_whole)

@@ -1,17 +1,26 @@
-"""What the runs of a sweep differ in: the overrides that not all of them have."""
+"""The runs of a sweep as they are measured, and what they differ in: the overrides that not all of them have."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
+
+from lopa_bench.records.runs import Run
 
 
-class Measured(NamedTuple):
-    """A run row, and the aggregates of the run."""
+@dataclass(frozen=True)
+class Measured:
+    """A run with its aggregates, by the names of docs/metrics.md, and the overrides that it was given in a sweep."""
 
-    row: Mapping[str, Any]
+    run: Run
     numbers: Mapping[str, Any]
+    overrides: Sequence[str] = ()
+
+    @property
+    def preset(self) -> str:
+        """The rule that it was counted by."""
+        return self.numbers.get("preset", "effective")
 
 
 # Settings that change no number; shards are parts of one run.
@@ -38,15 +47,13 @@ def differing(all_overrides: Sequence[Iterable[str]]) -> list[dict[str, str]]:
 
 
 def varied(runs: Sequence[Measured]) -> list[dict[str, str]]:
-    """What each run of a sweep was given that others were not; a run's overrides are in its row."""
-    return differing([run.get("overrides") or () for run, _ in runs])
+    """What each run of a sweep was given that others were not."""
+    return differing([one.overrides for one in runs])
 
 
-def settings_of(own: Mapping[str, str], run: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(own: Mapping[str, str], run: Run) -> dict[str, Any]:
     """For programs: values as the run's configuration holds them, where it has the name, else as they were given."""
-    config = run.get("config") or {}
-    config = json.loads(config) if isinstance(config, str) else config
-    return {name: _looked_up(config, name, value) for name, value in own.items()}
+    return {name: _looked_up(run.config, name, value) for name, value in own.items()}
 
 
 def _looked_up(config: Any, name: str, given: str) -> Any:

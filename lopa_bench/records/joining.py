@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -27,7 +27,7 @@ class Cut(Generic[One]):
 
 
 def gathered(
-    runs: Iterable[One], row_of: Callable[[One], Mapping[str, Any]], apart: Callable[[One], Hashable] = lambda run: None
+    runs: Iterable[One], run_of: Callable[[One], Run], apart: Callable[[One], Hashable] = lambda one: None
 ) -> list[Cut[One]]:
     """The runs with their shards together, in the order in which each comes first.
 
@@ -36,12 +36,11 @@ def gathered(
     """
     groups: dict[Hashable, dict[str | None, One]] = {}
     counts: dict[Hashable, int] = {}
-    for position, run in enumerate(runs):
-        row = row_of(run)
-        shard: str | None = row["shard"]
-        count = int(shard.rpartition("/")[2]) if shard else 1
-        which = position if row["union_key"] is None or not shard else (row["union_key"], count, apart(run))
-        groups.setdefault(which, {})[shard] = run
+    for position, one in enumerate(runs):
+        run = run_of(one)
+        count = int(run.shard.rpartition("/")[2]) if run.shard else 1
+        which = position if run.union_key is None or not run.shard else (run.union_key, count, apart(one))
+        groups.setdefault(which, {})[run.shard] = one
         counts[which] = count
     return [Cut(list(group.values()), counts[which]) for which, group in groups.items()]
 
@@ -58,18 +57,18 @@ def usable(runs: Iterable[Run]) -> list[Run]:
             log.warning("%s is left out: %s", run.folder, run.damage)
         else:
             good.append(run)
-    whole = [cut.parts for cut in gathered(good, lambda run: run.row) if cut.is_whole]
-    found = [parts[0] if len(parts) == 1 else _union(parts) for parts in whole]
+    whole = [cut.parts for cut in gathered(good, lambda run: run) if cut.is_whole]
+    found = [parts[0] if len(parts) == 1 else union(parts) for parts in whole]
     return sorted(found, key=lambda run: len(run.folders) > 1)
 
 
-def _union(shards: Sequence[Run]) -> Run:
+def union(shards: Sequence[Run]) -> Run:
+    """The run that was cut into these; it has no aggregates of its own before it is counted."""
     first = shards[0]
-    name = f"{first.id} and {len(shards) - 1} other shards"
     facts: dict[str, Any] = {
-        "run_id": name,
+        "run_id": f"{first.id} and {len(shards) - 1} other shards",
         "shard": None,
-        "n": sum(run.row["n"] or 0 for run in shards),
+        "n": sum(run.n for run in shards),
         "aggregates": {},
     }
     return Run(tuple(run.folder for run in shards), {**first.row, **facts})

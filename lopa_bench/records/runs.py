@@ -29,23 +29,19 @@ Value = TypeVar("Value")
 
 
 class Column(Generic[Value]):
-    """A column of the row, as a typed attribute."""
+    """A column of the row, as a typed attribute. One without a kind is as it was read."""
 
-    def __init__(self, name: str, kind: Callable[[Any], Value]) -> None:
+    def __init__(self, name: str, kind: Callable[[Any], Value] = lambda value: value) -> None:
         self.name, self.kind = name, kind
 
     def __get__(self, run: Run, owner: type[Run]) -> Value:
         return self.kind(run.row[self.name])
 
 
-def _as_is(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    return value
-
-
 @dataclass(frozen=True)
 class Run:
     """One run: its folder and the row of run.parquet, whose OBJECTS are parsed. A run that was decoded in shards has a
-    folder for each.
+    folder for each, and one of which only the row is known has none.
     """
 
     folders: tuple[Path, ...]
@@ -64,9 +60,20 @@ class Run:
     device = Column("device", str)
     dtype = Column("dtype", str)
     seed = Column("seed", int)
+    scorer = Column("scorer", str)
+    batch = Column("batch", int)
     n = Column("n", lambda n: int(n or 0))  # samples; 0 where the run did not come to its end
-    config = Column("config", _as_is)
-    host = Column("host", _as_is)
+    limit = Column[int | None]("limit")
+    wraps = Column[str | None]("base")  # the decoder that lookahead stands on
+    k_as_set = Column[str | None]("k")  # a number, or a word
+    shard = Column[str | None]("shard")
+    union_key = Column[str | None]("union_key")
+    source_sha256 = Column[str | None]("source_sha256")
+    model_sha256 = Column[str | None]("model_sha256")
+    argv = Column[Sequence[str]]("argv")
+    config = Column[Mapping[str, Any]]("config")
+    host = Column[Mapping[str, Any]]("host")
+    aggregates = Column[Mapping[str, Any]]("aggregates")
 
     @property
     def folder(self) -> Path:
@@ -76,7 +83,7 @@ class Run:
     @property
     def base(self) -> str:
         """The decoder without its lookahead."""
-        return str(self.row["base"] or self.decoder)
+        return self.wraps or self.decoder
 
     @property
     def is_server(self) -> bool:
@@ -91,10 +98,9 @@ class Run:
     @property
     def k(self) -> int | None:
         """Lookahead branches; None where the number is not fixed."""
-        text = self.row["k"]
-        if text is None:
+        if self.k_as_set is None:
             return 0
-        return int(text) if str(text).isdecimal() else None
+        return int(self.k_as_set) if self.k_as_set.isdecimal() else None
 
     @property
     def lookahead(self) -> bool:
@@ -126,7 +132,7 @@ class Run:
     @property
     def wall_s(self) -> float | None:
         """Seconds that decoding took as a whole, where samples were decoded together."""
-        return self.row["aggregates"].get("wall_s")
+        return self.aggregates.get("wall_s")
 
     @cached_property
     def samples(self) -> pa.Table:
@@ -175,16 +181,24 @@ def open_run(folder: Path) -> Run:
         row = read_run(folder).to_pylist()[0]
     except FileNotFoundError as error:
         raise RunError(str(error)) from error
-    return Run((folder,), row | {column: _parsed(folder, row, column) for column in OBJECTS})
+    return as_run(row, folder)
 
 
-def _parsed(folder: Path, row: Mapping[str, Any], column: str) -> dict[str, Any]:
+def as_run(row: Mapping[str, Any], *folders: Path) -> Run:
+    """A row as it was read, or as it is to be written. Raises RunError for OBJECTS that are none."""
+    known = {name: row.get(name) for name in COLUMNS["run"]}
+    return Run(folders, known | {column: _parsed(folders, row, column) for column in OBJECTS})
+
+
+def _parsed(folders: Sequence[Path], row: Mapping[str, Any], column: str) -> Mapping[str, Any]:
+    value = row.get(column) or {}
+    where = folders[0] / "run.parquet" if folders else "a run's row"
     try:
-        value = json.loads(row[column] or "{}")
+        value = json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise RunError(f"{folder / 'run.parquet'}: {column} is not JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise RunError(f"{folder / 'run.parquet'}: {column} is no object of JSON but {type(value).__name__}")
+        raise RunError(f"{where}: {column} is not JSON ({error})") from None
+    if not isinstance(value, Mapping):
+        raise RunError(f"{where}: {column} is no object of JSON but {type(value).__name__}")
     return value
 
 

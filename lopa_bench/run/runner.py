@@ -7,19 +7,21 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lopa_bench.console.progress import Progress
 from lopa_bench.console.report import report
 from lopa_bench.errors import StorageError
 from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.metrics.latency import load
+from lopa_bench.metrics.varied import Measured
 from lopa_bench.plan.identity import check_unchanged
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.records.claim import Claim, claim
 from lopa_bench.records.integrity import set_aside_damage, shortfall
 from lopa_bench.records.reading import read_samples, read_steps
+from lopa_bench.records.runs import Run, as_run
 from lopa_bench.records.writing import RunStore, compact, unscored_parts
 from lopa_bench.run.judging import judge_part
 from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, missing_units, rows_on_disk, with_steps
@@ -40,14 +42,7 @@ STEP_COLUMNS = ("positions", "winner", "branches")  # what a tracker draws
 ROUNDS = 3  # of decoding what is missing: whatever was written and cannot be read again is done once more
 
 
-class Result(NamedTuple):
-    """The run row, its aggregates as an object, and where it lies."""
-
-    row: dict[str, Any]
-    folder: Path
-
-
-def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = None) -> Result:
+def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = None) -> Run:
     """Runs one configuration, or what is left of it, and prints its table and JSON line.
 
     `resolved` is the same configuration as plain data, for the record; `valid` what `validate` made of it, which is
@@ -58,8 +53,9 @@ def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = N
     runs = Path(config.run.out).expanduser() / "runs"
     with claim(runs, plan.identity.key, config.resume, plan.labels) as claimed:
         row = _archived(claimed, plan) if claimed.lock is None else _carried_out(claimed, plan)
-    report(row, row["aggregates"], claimed.folder, json=config.run.json, out=config.run.out)
-    return Result(row, claimed.folder)
+    done = as_run(row, claimed.folder)
+    report(Measured(done, done.aggregates), json=config.run.json, out=config.run.out)
+    return done
 
 
 def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:

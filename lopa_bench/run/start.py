@@ -11,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from lopa_bench.settings.config import Config
 
 if TYPE_CHECKING:
-    from lopa_bench.run.runner import Result
+    from lopa_bench.records.runs import Run
 
 
-def run_here(settings: DictConfig, is_alone: bool = False) -> Result:
+def run_here(settings: DictConfig, is_alone: bool = False) -> Run:
     """One run of one configuration, alone or as a job of a sweep. It is judged before anything heavy is imported."""
     from lopa_bench.plan.users_code import distrust_bytecode, targets
     from lopa_bench.settings.unread import check_read, check_read_alone

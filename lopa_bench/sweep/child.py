@@ -45,7 +45,7 @@ def main() -> int:
         outcome, code = _failure(error)
     else:
         outcome, code = _outcome("finished", None), 0
-        outcome |= {"run_id": result.folder.name, "path": str(result.folder), "numbers": result.row["aggregates"]}
+        outcome |= {"run_id": result.folder.name, "path": str(result.folder), "numbers": result.aggregates}
     with whole_file(folder / OUTCOME) as file:
         file.write(to_json(outcome).encode())
     return code

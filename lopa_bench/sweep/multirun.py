@@ -118,17 +118,16 @@ def conclude() -> int:
 
 
 def finished_runs(jobs: Sequence[JobReport]) -> list[Measured]:
-    """Run rows and aggregates of the jobs that have finished, in the order of the jobs. A run that was moved or broken
-    since is named in a warning and left out.
+    """The runs of the jobs that have finished, in the order of the jobs. One that was moved or broken since is named in
+    a warning and left out.
     """
     from lopa_bench.records.runs import open_run
 
     runs: list[Measured] = []
     for job in jobs:
         if job.status == "finished" and job.path:
-            facts = {"folder": job.path, "folders": [job.path], "overrides": job.overrides}
             try:
-                runs.append(Measured({**open_run(Path(job.path)).row, **facts}, job.numbers))
+                runs.append(Measured(open_run(Path(job.path)), job.numbers, job.overrides))
             except RunError as error:
                 log.warning("job %s is not in the table: %s", job.job, plain(error))
     return runs
@@ -138,18 +137,16 @@ def with_unions(runs: Sequence[Measured]) -> list[Measured]:
     """The runs, all shards of one run that were counted by the same rule replaced by their union if none is missing."""
     from lopa_bench.records.joining import gathered
 
-    cuts = gathered(runs, lambda run: run.row, apart=lambda run: run.numbers.get("preset"))
+    cuts = gathered(runs, lambda one: one.run, apart=lambda one: one.preset)
     return [one for cut in cuts for one in ([_union(cut.parts)] if cut.is_whole and cut.count > 1 else cut.parts)]
 
 
 def _union(shards: Sequence[Measured]) -> Measured:
     from lopa_bench.metrics.aggregate import aggregate
-    from lopa_bench.records.reading import read_samples
+    from lopa_bench.records.joining import union
 
-    first, numbers = shards[0]
-    folders = [str(shard.row["folder"]) for shard in shards]
-    row = {**first, "run_id": f"{len(shards)} shards", "shard": None, "folders": folders}
-    return Measured(row, aggregate(read_samples(folders), numbers["preset"], first["seed"]))
+    whole = union([shard.run for shard in shards])
+    return Measured(whole, aggregate(whole.samples, shards[0].preset, whole.seed), shards[0].overrides)
 
 
 def _track(jobs: Sequence[JobReport], folder: Path, runs: Sequence[Measured]) -> None:

@@ -57,8 +57,7 @@ def _json_line(folder: Path, jobs: Sequence[JobReport], runs: Sequence[Measured]
     ids = [job.run_id for job in jobs if job.status == "finished"]
     values = {"runs": ids, "jobs": len(jobs), "failed": len(jobs) - len(ids), "path": str(folder)}
     values["table"] = [
-        json_values(run, numbers, run.get("folder")) | {"varied": settings_of(own, run)}
-        for (run, numbers), own in zip(runs, varied(runs), strict=True)
+        json_values(one) | {"varied": settings_of(own, one.run)} for one, own in zip(runs, varied(runs), strict=True)
     ]
     return to_json(values)
 

@@ -23,7 +23,7 @@ def track_sweep(config: TrackerConfig, folder: Path, runs: Sequence[Measured]) -
     if config.name != "wandb" or not runs:
         return
     tracker = WandbTracker(config.mode, config.project, folder, config.group or folder.name)
-    tracker.start({"run_id": folder.name, "runs": [run["run_id"] for run, _ in runs]})
+    tracker.start({"run_id": folder.name, "runs": [one.run.id for one in runs]})
     tracker.finish_with(lambda: _charts(runs))
 
 
@@ -32,8 +32,8 @@ def _charts(runs: Sequence[Measured]) -> dict[str, Any]:
 
     names = [{"varied": as_text(own)} for own in varied(runs)]
     rows = [
-        [{**run, **numbers, **name}.get(column) for column in COLUMNS]
-        for (run, numbers), name in zip(runs, names, strict=True)
+        [{**one.run.row, **one.numbers, **name}.get(column) for column in COLUMNS]
+        for one, name in zip(runs, names, strict=True)
     ]
     charts: dict[str, Any] = {"runs": wandb.Table(list(COLUMNS), rows)}
     for name in CURVES:
@@ -51,10 +51,10 @@ def branch_scaling(runs: Sequence[Measured], name: str) -> dict[str, list[tuple[
     points at least.
     """
     curves: dict[str, list[tuple[int, float]]] = {}
-    for (run, numbers), own in zip(runs, varied(runs), strict=True):
-        k, value = run.get("k"), numbers.get(name)
-        if k is not None and k.isdecimal() and value is not None:
+    for one, own in zip(runs, varied(runs), strict=True):
+        run, value = one.run, one.numbers.get(name)
+        if run.k_as_set is not None and run.k is not None and value is not None:
             others = as_text({name: value for name, value in own.items() if name not in IN_LABEL})
-            label = f"{run['task']} {run['model']} {run.get('base') or run['decoder']} {others}".rstrip()
-            curves.setdefault(label, []).append((int(k), value))
+            label = f"{run.task} {run.model} {run.base} {others}".rstrip()
+            curves.setdefault(label, []).append((run.k, value))
     return {label: sorted(points) for label, points in curves.items() if len({k for k, _ in points}) > 1}
