@@ -10,6 +10,7 @@ from analysis.study import Study
 from analysis.tables.model import Head, Table
 from analysis.text import typeset
 from lopa_bench.console.numbers import fixed, p_value, signed
+from lopa_bench.metrics.statistics import Estimate
 
 BUDGET = 2.0  # points that a chosen setting may lose on the tuning split
 KEYS = (
@@ -52,29 +53,27 @@ def _record(study: Study, arena: Arena, pick: Pick) -> dict[str, Any]:
         return study.value(pick.held, name, preset, arena.held_out) if pick.held else None
 
     paired = pick.against.get("base")
+    numbers = paired.numbers if paired else None
     return {
         "decoder": pick.contender.name, "model": model_of(arena.run), "task": task_of(arena.run),
         "setting": pick.contender.setting(pick.chosen) or "the only one" if pick.chosen else None,
         "n": study.numbers(pick.held, arena.held_out).decoded if pick.held else None,
         "accuracy": held("accuracy"), "tpf": held("tpf", PRESET),
         "tokens_per_processed": held("tokens_per_processed"),
-        "base": paired.baseline.name if paired else None, "paired": paired.numbers if paired else {},
-        "accuracy_difference": paired.numbers["accuracy_difference"] if paired else None,
-        "holm_p": paired.adjusted_p if paired else None, "tpf_ratio": paired.numbers["tpf_ratio"] if paired else None,
-        "missing": pick.why or None,
+        "base": paired.baseline.name if paired else None, "holm_p": paired.adjusted_p if paired else None,
+        "accuracy_difference": numbers.accuracy.difference if numbers else Estimate(),
+        "tpf_ratio": numbers.quantities["tpf"].ratio if numbers else Estimate(), "missing": pick.why or None,
     }  # fmt: skip
 
 
 def _row(record: dict[str, Any]) -> tuple[str, ...]:
     if record["tpf"] is None:
         return (record["decoder"], record["missing"], *("–",) * 6)
-    points = record["accuracy_difference"]
-    score, tpf, processed = record["accuracy"].scaled(100), record["tpf"], record["tokens_per_processed"]
-    paired = record["paired"]
+    score, points = (record[name].scaled(100) for name in ("accuracy", "accuracy_difference"))
+    tpf, processed, ratio = (record[name] for name in ("tpf", "tokens_per_processed", "tpf_ratio"))
     cells = (
         fixed(score.value, 1, score.interval), fixed(tpf.value, 2, tpf.interval), fixed(processed.value, 3),
-        fixed(record["tpf_ratio"], 2, paired.get("tpf_ratio_ci95")),
-        signed(None if points is None else 100 * points, 1), p_value(record["holm_p"]),
+        fixed(ratio.value, 2, ratio.interval), signed(points.value, 1), p_value(record["holm_p"]),
     )  # fmt: skip
     return (record["decoder"], record["setting"], *(typeset(cell) for cell in cells))
 
