@@ -82,7 +82,14 @@ class DecoderConfig:
     # end of text, readout
     decode_tail: bool = False
     mask_logit: str = choice("exclude", "exclude", "keep")
+    # sampling (decoders/sampling.py)
     temperature: float = number(0.0, 0, 100)
+    top_p: float = number(1.0, 0, 1, above=True)
+    top_k: int | None = number(None, 1, 2**31 - 1)
+    alg_temp: float | None = number(None, 0, 100)
+    cfg_scale: float = number(0.0, 0, 100)
+    logits_eos_inf: bool = False
+    confidence_eos_eot_inf: bool | None = None
     own: dict[str, Any] = field(default_factory=dict)
 
     if not TYPE_CHECKING:  # a checker shall go on to find a misspelt setting

@@ -60,7 +60,7 @@ class _Run:
         self.prompt = prompt
         self.window: Window = decoder.window(config, len(prompt), vocab.mask_id)
         borders = self.window.borders
-        self.cache: Cache = decoder.cache(config, self.window, decoder.readout(seed), cached)
+        self.cache: Cache = decoder.cache(config, self.window, decoder.readout(seed, vocab), cached)
         tape = Tape(uniform)
         self.fill: Fill = make_fill(decoder.rule, config, borders, tape.draw)
         draft = make_fill(decoder.rule, config, borders, tape.ahead)
@@ -159,6 +159,7 @@ class _Run:
                 cached=request.start,
                 tokens_processed=request.positions_processed,
                 kept=(kept.start, kept.end) if kept else None,
+                passes=request.passes,
                 **looked_ahead(self.select, forward, choice),
             )
         )

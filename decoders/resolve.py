@@ -21,12 +21,13 @@ from decoders.lookahead import SELECTS, ByScore, Select
 from decoders.lookahead.auto import AUTO, AUTO_UNREAD
 from decoders.parts.fills import Fill
 from decoders.parts.scores import SCORES, Score
+from decoders.sampling import SAMPLING, check_drawn, check_sampling
 from decoders.spec import Base, Decoder
 from decoders.targets import load_target
 
 LOPA = "lopa"
 # Settings that every decoder reads.
-COMMON = ("name", "target", "gen_length", "grid", "k", "decode_tail", "mask_logit", "temperature")
+COMMON = ("name", "target", "gen_length", "grid", "k", "decode_tail", "mask_logit", *SAMPLING)
 # Settings of lookahead, read when branches are tried: whatever chooses among them, and by one choice or another.
 LOOKAHEAD: dict[str, Any] = {"attention": "full", "select": "score"}
 CHOOSING: dict[str, Any] = {name: value for select in SELECTS.values() for name, value in select.reads.items()}
@@ -201,11 +202,7 @@ def _check_lookahead(config: DecoderConfig, select: type[Select]) -> None:
     """What a choice among the branches cannot go with."""
     if select is ByScore:
         return
-    if config.temperature:
-        raise DecoderError(
-            f"decoder.temperature={config.temperature:g} is not supported by decoder.select={select.name}: what a row "
-            "drew confirms nothing; allowed: 0, or decoder.select=score"
-        )
+    check_drawn(config, select.name)
     if select.name == "exact" and config.empty_steps == "run":
         raise DecoderError(
             "decoder.empty_steps=run is not supported by decoder.select=exact, which spends no forward on nothing; "
@@ -253,6 +250,7 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
     if "block_size" in base.window.reads and config.block_size is None:
         config.block_size = min(32, config.gen_length)
     _check_inside(config, base, rule)
+    check_sampling(config)
     config.grid = config.grid or "prompt"
     if config.grid not in base.window.grids:
         raise DecoderError(

@@ -13,7 +13,8 @@ from decoders.parts.caches import CACHES, Cache
 from decoders.parts.fills import Fill
 from decoders.parts.scores import Score
 from decoders.parts.windows import Blocks, Window
-from decoders.types import CHANGE, MEASURES, Readout
+from decoders.sampling import readout_of
+from decoders.types import CHANGE, MEASURES, Readout, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,11 @@ class Decoder:
                 "nothing of it here; allowed: models whose logits are shifted by one"
             )
 
-    def readout(self, seed: int) -> Readout:
-        """What the model must report for these settings. Decodes without a temperature share one readout."""
+    def readout(self, seed: int, vocab: Vocabulary) -> Readout:
+        """What the model must report for these settings."""
         config = self.config
         needed = {config.fill_confidence, *self.rule.measures}
         if "confidence" in self.select.reads:
             needed |= {config.confidence, *(self.scorer.measures if self.select.scored else ())}
         measures = frozenset(name for name in needed if name in (*MEASURES, CHANGE) and name != "prob")
-        return Readout(measures, config.mask_logit, config.temperature, seed if config.temperature else 0)
+        return readout_of(config, measures, seed, vocab)

@@ -17,7 +17,9 @@ CHANGE = "kl"  # what else a fill rule may ask for
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The ids a decoder must know. `end_ids` are all ids that end a text; `size` counts the model's outputs."""
+    """The ids a decoder must know. `end_ids` are all ids that end a text, the first one that of config.json; `size`
+    counts the model's outputs.
+    """
 
     mask_id: int
     end_ids: tuple[int, ...]
@@ -35,12 +37,23 @@ class Readout:
     released programs); it is never the best token either way. `temperature` above 0 draws the token from
     softmax(logits / temperature) instead, by a generator that starts from `seed`; all measures are then those of the
     tempered distribution, `prob` that of the drawn token (Dream's sampler).
+
+    Behind the temperature, `top_p` leaves the most probable tokens until their sum passes it (the one that passes it
+    stays), then `top_k` those that no k others beat; the others get probability 0. `cfg_scale` s above 0 takes
+    u + (s + 1)(l - u) for the logits l, with u those of the text without its prompt (`Request.unconditional`). Ids in
+    `never` get probability 0. Ids in `last` may be the best token, and then have `prob` 0; `prob` of others is that of
+    the distribution without them.
     """
 
     measures: frozenset[str] = frozenset()
     mask_logit: str = "exclude"
     temperature: float = 0.0
     seed: int = 0
+    top_p: float = 1.0
+    top_k: int | None = None
+    cfg_scale: float = 0.0
+    never: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,8 @@ class Request:
     attention. `suffix` = (from, to) makes cached positions behind the window visible too. `keep` is carried out first.
     `follows` is the row of the previous call that these rows go on from.
     `behind` asks for the position behind each row as well, of which only a model of shifted logits says something.
+    `unconditional` above 0: each row is carried a second time with masks in place of its first `unconditional`
+    positions, the prompt, for the guidance of `Readout.cfg_scale`.
     """
 
     ids: np.ndarray
@@ -72,10 +87,16 @@ class Request:
     keep: Keep | None = None
     behind: bool = False
     follows: int = 0
+    unconditional: int = 0
+
+    @property
+    def passes(self) -> int:
+        """Rows of the model call for one of `ids`."""
+        return 2 if self.unconditional else 1
 
     @property
     def positions_processed(self) -> int:
-        return int(self.ids.size)
+        return int(self.ids.size) * self.passes
 
 
 @dataclass(frozen=True)
@@ -104,7 +125,8 @@ class Step:
     where another token is its best. `bonus`, `gain`: to what each branch owes its score
     (decoders/lookahead/rewards.py). `taken_*`: what the confirmed steps of a draft filled in this forward before the
     winner's own fill, with the probabilities that confirmed it; `base_fills`: how many positions each step filled,
-    theirs and the winner's. What a way of lookahead does not have is None.
+    theirs and the winner's. What a way of lookahead does not have is None. `passes`: rows of the model call for one
+    branch, 2 under classifier-free guidance.
     """
 
     window_start: int
@@ -129,6 +151,7 @@ class Step:
     taken_tokens: tuple[int, ...] | None = None
     taken_probs: tuple[float, ...] | None = None
     base_fills: tuple[int, ...] | None = None
+    passes: int = 1
 
     @property
     def base_steps(self) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]]:
@@ -168,7 +191,8 @@ class Generation:
 
     @property
     def rows(self) -> int:
-        return sum(step.branches for step in self.steps)
+        """Rows of all model calls."""
+        return sum(step.branches * step.passes for step in self.steps)
 
     @property
     def tokens_processed(self) -> int:

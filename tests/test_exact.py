@@ -37,7 +37,7 @@ def exact_of(config: DecoderConfig, k: int) -> tuple[DecoderConfig, DecoderConfi
 KEPT = (
     "gen_length", "block_size", "grid", "attention", "fill", "tokens_per_step", "steps", "factor", "first_position",
     "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit", "denoising_steps", "store",
-    "gamma", "delta", "tau_entropy", "behind_end", "buffer_size",
+    "gamma", "delta", "tau_entropy", "behind_end", "buffer_size", "top_p", "top_k", "alg_temp", "logits_eos_inf",
 )  # fmt: skip
 
 

@@ -81,6 +81,8 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "decoder.gamma": 0.2, "decoder.delta": 0.3, "decoder.tau_entropy": 0.4, "decoder.tau_kl": 0.02,
     "decoder.kl_steps": 3, "decoder.behind_end": "wait",
     "decoder.decode_tail": True, "decoder.mask_logit": "keep",
+    "decoder.top_p": 0.9, "decoder.top_k": 5, "decoder.alg_temp": 0.1, "decoder.cfg_scale": 1.0,
+    "decoder.logits_eos_inf": True, "decoder.confidence_eos_eot_inf": True,
     "decoder.temperature": 0.5, "decoder.score.kind": "mixed", "decoder.score.target": "nowhere:SCORE",
     "decoder.score.bottom": 0.5, "decoder.score.window": 3, "decoder.score.creation_weight": 0.1,
     "decoder.score.alpha": 0.1, "decoder.own": {"mine": 1},

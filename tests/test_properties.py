@@ -53,6 +53,12 @@ VALUES = {
     "tau_kl": st.sampled_from([0.0, 0.1, 1.0, 99.0]),
     "kl_steps": st.integers(1, 3),
     "empty_steps": st.sampled_from(["skip", "run"]),
+    "alg_temp": st.sampled_from([None, 0.0, 0.1, 5.0]),
+}
+SAMPLED = {
+    "top_p": st.sampled_from([0.2, 0.9, 1.0]),
+    "top_k": st.sampled_from([None, 1, 3, 1000]),
+    "logits_eos_inf": st.booleans(),
 }
 SCORE_VALUES = {
     "bottom": st.sampled_from([0.01, 0.3, 1.0]),
@@ -75,6 +81,12 @@ def configs(draw: Any) -> DecoderConfig:
     read = {**base.window.reads, **(base.fills[fill].reads or {})}
     for name in read.keys() & VALUES.keys():
         chosen[name] = draw(VALUES[name])
+    for name in draw(st.sampled_from([(), tuple(SAMPLED)])):
+        chosen[name] = draw(SAMPLED[name])
+    if fill == "quota" and chosen["confidence"] in (None, "prob"):
+        chosen["confidence_eos_eot_inf"] = draw(st.booleans())
+    if chosen["cache"] == "none":
+        chosen["cfg_scale"] = draw(st.sampled_from([0.0, 1.5]))
     if "denoising_steps" in read:
         chosen["denoising_steps"] = draw(st.integers(1, chosen["block_size"]))
     if "sub_block_size" in read:
@@ -150,14 +162,15 @@ def check(generation: Generation, config: DecoderConfig) -> None:
     assert len(set(filled + extras)) == len(filled + extras)
     last = generation.window_tokens - len(filled) - len(extras)
     assert last in (0, 1)  # the extra token of a complete branch that ended the decode
-    assert generation.rows == sum(step.branches for step in generation.steps)
+    passes = 2 if config.cfg_scale else 1
+    assert generation.rows == passes * sum(step.branches for step in generation.steps)
     for step in generation.steps:
         counts = step.lookahead_counts or ()
         assert (step.branches, sum(counts)) == (1 + len(counts), len(step.lookahead_positions))
         assert len(step.fresh_probs or ()) == len(step.lookahead_positions)
         if step.base_fills is not None:
             assert sum(step.base_fills) == len(step.taken_positions or ()) + len(step.positions)
-    assert all(step.tokens_processed >= step.branches for step in generation.steps)
+    assert all(step.tokens_processed >= passes * step.branches for step in generation.steps)
 
 
 def before_the_fill(step: Step) -> tuple[int, ...]:

@@ -60,7 +60,8 @@ class Cache:
             blocks = self.window.borders.attention_of(np.arange(start, start + ids.shape[1]))
         keep, self.keep = self.keep, None
         follows, self.follows = self.follows, 0
-        return Request(ids, lengths, start, self.readout, blocks, suffix, keep, follows=follows)
+        without = self.window.borders.prompt if self.readout.cfg_scale else 0
+        return Request(ids, lengths, start, self.readout, blocks, suffix, keep, follows=follows, unconditional=without)
 
     def _plan(self, row: int, start: int, end: int) -> None:
         self.keep = Keep(row, start, end)

@@ -142,7 +142,7 @@ class Quota(Fill):
     Steps whose quota is zero are no forwards. memory: (step, masks at the start of the block).
     """
 
-    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "confidence": "prob"}
+    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "confidence": "prob", "confidence_eos_eot_inf": False}
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         step, masks = branch.memory or (0, len(view))
@@ -204,10 +204,16 @@ class Schedule(Fill):
     """Dream's sampler: the n most confident masks, n = masks x share truncated; the last step takes all that is left.
 
     `empty_steps=skip` passes over steps with n = 0, which change nothing; `run` spends a forward on each, and on those
-    that are left when no mask is (released). memory: (step,).
+    that are left when no mask is (released). With `alg_temp` above 0 the n masks are drawn one after another, each with
+    a probability proportional to exp(confidence / alg_temp). memory: (step,).
     """
 
-    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "empty_steps": "skip", "confidence": "prob"}
+    reads: ClassVar[Mapping[str, Any]] = {
+        "steps": None,
+        "empty_steps": "skip",
+        "confidence": "prob",
+        "alg_temp": 0.0,
+    }
     follows_first = True
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
@@ -227,7 +233,12 @@ class Schedule(Fill):
         return self.config.empty_steps == "run" and self.config.k == 0 and step < self.steps
 
     def _draw(self, view: View, share: np.float32) -> np.ndarray:
-        return top(view.confidence, int(np.float32(len(view)) * share))
+        n = int(np.float32(len(view)) * share)
+        if n == 0 or not self.config.alg_temp:
+            return top(view.confidence, n)
+        # The n highest sums of a logit and Gumbel noise are n draws without replacement from its softmax.
+        uniform = np.clip(self.uniform(len(view)), 1e-300, None)
+        return top(view.confidence / self.config.alg_temp - np.log(-np.log(uniform)), n)
 
 
 class Origin(Schedule):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoders.types import CHANGE, Decode, Generation, Keep, Prediction, Readout, Request
 from lopa_bench.backends.outcome import Outcome
-from lopa_bench.backends.readout import Before, read_out
+from lopa_bench.backends.readout import Before, guided, read_out
 from lopa_bench.models.network.segments import KVCache, Segment, block_causal_mask
 from lopa_bench.models.network.transformer import Transformer
 
@@ -54,7 +54,7 @@ class Session:
             )
         self.request = request
         self.before.follow(request.follows)
-        tokens_RW = torch.from_numpy(request.ids).to(device)
+        tokens_RW = torch.from_numpy(_fed(request, self.mask_id)).to(device)
         self.segment = Segment(tokens_RW, request.start, self.cache, request.suffix, _mask(request, device, self.cache))
         return self.segment
 
@@ -119,6 +119,15 @@ class Session:
         return arrays[name][at] if 0 <= at < len(arrays[name]) else 0
 
 
+def _fed(request: Request, mask_id: int) -> np.ndarray:
+    """The rows of the call: those of the request, and behind them the same without their prompt if it asks for it."""
+    if not request.unconditional:
+        return request.ids
+    without_RW = request.ids.copy()
+    without_RW[:, : request.unconditional] = mask_id
+    return np.concatenate([request.ids, without_RW])
+
+
 def _mask(request: Request, device: torch.device, cache: KVCache) -> Tensor | None:
     """Additive attention mask over the window: block-causal, or rows shorter than the window, or none."""
     dtype = cache.k_LKPE.dtype
@@ -129,8 +138,8 @@ def _mask(request: Request, device: torch.device, cache: KVCache) -> Tensor | No
     width = request.ids.shape[1]
     if (request.lengths == width).all():
         return None
-    beyond_RW = np.arange(width) >= request.lengths[:, None]
-    mask_R1W = torch.zeros(len(request.lengths), 1, width, dtype=dtype)
+    beyond_RW = np.tile(np.arange(width) >= request.lengths[:, None], (request.passes, 1))
+    mask_R1W = torch.zeros(len(beyond_RW), 1, width, dtype=dtype)
     return mask_R1W.masked_fill(torch.from_numpy(beyond_RW)[:, None], -torch.inf).to(device)
 
 
@@ -203,7 +212,12 @@ class LocalBackend:
             index = torch.from_numpy(np.concatenate([flat[i] for i in members])).to(self.device)
             number = len(entries[members[0]].step_s)  # of the decode: draws are made sample by sample
             change = partial(_change, [(entries[i].session, *needed[i]) for i in members])
-            values = read_out(self.model.logits(hidden_TD[index]), readout, self.config.mask_id, number, change)
+            logits_NV = self.model.logits(hidden_TD[index])
+            if readout.cfg_scale:
+                twins = np.concatenate([flat[i] + segments[i].tokens_RW.numel() // 2 for i in members])
+                without_NV = self.model.logits(hidden_TD[torch.from_numpy(twins).to(self.device)])
+                logits_NV = guided(logits_NV, without_NV, readout.cfg_scale)
+            values = read_out(logits_NV, readout, self.config.mask_id, number, change)
             at = 0
             for i in members:
                 count = len(flat[i])

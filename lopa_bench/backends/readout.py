@@ -23,8 +23,11 @@ def read_out(
 
     The softmax is computed in float32 or wider. The mask id is never the best token; the lowest id wins ties. One
     transfer brings everything to the host, which also waits for the device. A causal model has no mask id (None).
+    Where `readout` has a cfg_scale the logits are guided already.
     """
     logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
+    if readout.never:
+        logits_NV[:, list(readout.never)] = -torch.inf
     if mask_id is None:
         candidates_NV = logits_NV
     elif readout.mask_logit == "exclude":
@@ -35,12 +38,19 @@ def read_out(
         candidates_NV[:, mask_id] = -torch.inf
     if readout.temperature > 0:
         candidates_NV, logits_NV = candidates_NV / readout.temperature, logits_NV / readout.temperature
+    if readout.top_p < 1 or readout.top_k is not None:
+        left_NV = _left(logits_NV, readout)
+        left_NV.scatter_(1, candidates_NV.argmax(-1, keepdim=True), True)  # a mask id that is kept may beat them all
+        candidates_NV, logits_NV = (one.masked_fill(~left_NV, -torch.inf) for one in (candidates_NV, logits_NV))
+    if readout.temperature > 0:
         token_N = (candidates_NV + _gumbel(candidates_NV.shape, readout.seed, forward).to(logits_NV.device)).argmax(-1)
         best_N = candidates_NV.gather(-1, token_N[:, None])[:, 0]
     else:
         best_N, token_N = candidates_NV.max(-1)
     total_N = torch.logsumexp(logits_NV, -1)
     prob_N = (best_N - total_N).exp()
+    if readout.last:
+        prob_N = _without(logits_NV, token_N, prob_N, readout.last)
     columns = {"token": token_N, "prob": prob_N}
     if "margin" in readout.measures:
         top_N2 = (candidates_NV.topk(2, -1).values - total_N[:, None]).exp()
@@ -56,6 +66,35 @@ def read_out(
     arrays = dict(zip(columns, host.astype(np.float32)))
     arrays["token"] = host[0].astype(np.int64)
     return arrays
+
+
+def guided(logits_NV: Tensor, without_NV: Tensor, scale: float) -> Tensor:
+    """Classifier-free guidance: from the logits with the prompt and those without it, float32 or wider."""
+    dtype = torch.promote_types(logits_NV.dtype, torch.float32)
+    without_NV = without_NV.to(dtype)
+    return without_NV + (scale + 1) * (logits_NV.to(dtype) - without_NV)
+
+
+def _left(logits_NV: Tensor, readout: Readout) -> Tensor:
+    """Which tokens [N, V] top_p and then top_k leave; of equally probable ones at the k-th rank all stay."""
+    left_NV = torch.ones_like(logits_NV, dtype=torch.bool)
+    if readout.top_p < 1:
+        sorted_NV, order_NV = logits_NV.sort(dim=-1, descending=True, stable=True)
+        before_NV = sorted_NV.softmax(-1).cumsum(-1).roll(1, -1)
+        before_NV[:, 0] = 0
+        left_NV.scatter_(1, order_NV, before_NV <= readout.top_p)
+    if readout.top_k is not None:
+        lowest_N1 = logits_NV.masked_fill(~left_NV, -torch.inf).topk(min(readout.top_k, logits_NV.shape[1])).values
+        left_NV &= logits_NV >= lowest_N1[:, -1:]
+    return left_NV
+
+
+def _without(logits_NV: Tensor, token_N: Tensor, prob_N: Tensor, last: tuple[int, ...]) -> Tensor:
+    """The probabilities of the tokens among all ids but `last`, whose own are 0."""
+    last_M = torch.tensor(last, device=logits_NV.device)
+    others_NV = logits_NV.index_fill(1, last_M, -torch.inf)
+    among_N = (others_NV.gather(1, token_N[:, None])[:, 0] - torch.logsumexp(others_NV, -1)).exp()
+    return torch.where(torch.isin(token_N, last_M), prob_N * 0, among_N)
 
 
 class Before:

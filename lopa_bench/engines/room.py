@@ -70,16 +70,18 @@ def first_calls(decoder: Decoder, prompt: Sequence[int], vocabulary: Vocabulary)
         for request in _requests(decoder, prompt, vocabulary):
             rows, width = request.ids.shape
             masks_RW = (request.ids == vocabulary.mask_id) & (np.arange(width) < request.lengths[:, None])
-            found.append(Call(rows, width, request.start, int(masks_RW.sum()), _copies(request.readout)))
+            rows, masks = rows * request.passes, int(masks_RW.sum()) * request.passes
+            found.append(Call(rows, width, request.start, masks, _copies(request.readout)))
     return found
 
 
 def _copies(readout: Readout) -> int:
     """How many further copies of the logits backends/readout.py has at once: for the measure "kl" the distributions of
-    this forward and of the one before, twice.
+    this forward and of the one before, twice; for top_p the sorted ones, their order and sums.
     """
     drawn, measured = readout.temperature > 0, "neg_entropy" in readout.measures
-    return (3 if measured else 2) + 4 * ("kl" in readout.measures) + (readout.mask_logit == "keep") + 2 * drawn
+    cut = 5 * (readout.top_p < 1) + 2 * (readout.top_k is not None) + bool(readout.last)
+    return (3 if measured else 2) + 4 * ("kl" in readout.measures) + (readout.mask_logit == "keep") + 2 * drawn + cut
 
 
 def _requests(decoder: Decoder, prompt: Sequence[int], vocabulary: Vocabulary) -> Iterator[Request]:
