@@ -9,11 +9,17 @@ from pathlib import Path
 
 from analysis.arena.choice import arenas
 from analysis.arena.tables import arena_aup_table, arena_table
-from analysis.comparisons import against_baselines
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import Plot, save
 from analysis.labels import model_of, shared, task_of
-from analysis.replay.page import asset, fragment
+from analysis.page.about import TITLE, Made, meta, section
+from analysis.page.document import document, files, scripts, styles
+from analysis.page.lead import leading
+from analysis.page.leaderboard import Leaderboard, leaderboard_table
+from analysis.page.samples import REPLAYS, write_samples
+from analysis.page.sentence import sentence
+from analysis.page.svg import Palette
+from analysis.replay.page import fragment
 from analysis.replay.page import page as replay_page
 from analysis.replay.select import pair, telling_sample
 from analysis.replay.trace import trace
@@ -29,24 +35,32 @@ from lopa_bench.errors import RunError
 log = logging.getLogger(__name__)
 
 
-def write_report(study: Study, folder: Path) -> Path:
-    """Writes everything and returns the page's path."""
+def write_report(study: Study, folder: Path, made: Made | None = None, replays: int = REPLAYS) -> Path:
+    """Writes everything and returns the page's path. `made`: what the page says of its making. `replays`: of how many
+    samples it holds a replay.
+    """
+    made = made or Made()
     for name in ("tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)
+    board, palette = Leaderboard(study), Palette()
+    write_table(leaderboard_table(board), folder / "tables", ("csv", "md"))
+    write_samples(study, board.entries, folder, replays)
     sections = [
+        ("leaderboard", "Runs", leading(board, palette)),
         *_arena(study, folder),
-        ("tables", "Tables of the article", "".join(_table_section(study, name, folder) for name in TABLES)),
-        (
-            "figures",
-            "Figures",
-            "".join(_figure_section(study, plot, folder) for plot in FIGURES.values() if plot.name != "arena"),
-        ),
         ("replay", "Replay", _replay_section(study, folder)),
-        ("comparisons", "Comparisons", _comparisons(study, folder)),
-        ("runs", "Runs", _list(run_table(study), folder)),
+        ("figures", "Figures", _figures(study, folder)),
+        ("comparisons", "Comparisons", _comparisons(study, board, folder)),
+        ("tables", "Tables of the article", _tables(study, folder)),
+        (
+            "runs",
+            "Every run that was found",
+            _folded("Those left out included", _list(run_table(study), folder)),
+        ),
+        ("cite", "Cite and make again", section(study, made)),
     ]
     page = folder / "index.html"
-    page.write_text(_page(study, sections), encoding="utf-8")
+    page.write_text(_page(study, board, sections, palette, made), encoding="utf-8")
     return page
 
 
@@ -58,10 +72,29 @@ def _arena(study: Study, folder: Path) -> list[tuple[str, str, str]]:
     return [("arena-lead", "Arena", "".join([*parts, _list(arena_aup_table(study), folder)]))]
 
 
+def _tables(study: Study, folder: Path) -> str:
+    switch = (
+        '<p><label class="switch"><input type="checkbox" id="with-empty"> also rows that no run answers</label></p>'
+        '<p class="note">The article\'s rows beside runs that answer them. Most need its models and benchmarks.</p>'
+    )
+    return switch + "".join(_table_section(study, name, folder) for name in TABLES)
+
+
 def _table_section(study: Study, name: str, folder: Path) -> str:
     table = TABLES[name](study)
-    write_table(table, folder / "tables")
-    return f'<section id="{name}"><h3>{html(table.caption)}</h3>{to_html(table)}</section>'
+    paths = write_table(table, folder / "tables")
+    links = files("This table:", [(path.suffix[1:].upper(), f"tables/{path.name}") for path in paths])
+    answered = sum(kind != "none" for kind in table.kinds)
+    summary = f"{html(table.caption)} <small>({answered} of {len(table.rows)} rows have a run)</small>"
+    return f'<details class="table" id="{name}"><summary>{summary}</summary>{to_html(table)}{links}</details>'
+
+
+def _folded(summary: str, inner: str) -> str:
+    return f"<details><summary>{html(summary)}</summary>{inner}</details>"
+
+
+def _figures(study: Study, folder: Path) -> str:
+    return "".join(_figure_section(study, plot, folder) for plot in FIGURES.values() if plot.name != "arena")
 
 
 def _figure_section(study: Study, plot: Plot, folder: Path) -> str:
@@ -103,31 +136,34 @@ def _replay_section(study: Study, folder: Path) -> str:
     return f"<p>{intro}</p>{fragment(traces)}"
 
 
-def _comparisons(study: Study, folder: Path) -> str:
-    lists = [comparison_table(against_baselines(study)), aup_table(study)]
+def _comparisons(study: Study, board: Leaderboard, folder: Path) -> str:
+    lists = [comparison_table(board.comparisons), aup_table(study)]
     _list(aup_points_table(study), folder)
-    return "".join(f'<section id="{one.name}-table">{_list(one, folder)}</section>' for one in lists)
+    return "".join(
+        f'<section id="{one.name}-table">{_folded(one.caption, _list(one, folder))}</section>' for one in lists
+    )
 
 
 def _list(table: Table, folder: Path) -> str:
     """Too wide for a page of paper, so it has no LaTeX."""
-    write_table(table, folder / "tables", ("csv", "md"))
-    return to_html(table)
+    paths = write_table(table, folder / "tables", ("csv", "md"))
+    return to_html(table) + files("This table:", [(path.suffix[1:].upper(), f"tables/{path.name}") for path in paths])
 
 
-def _page(study: Study, sections: list[tuple[str, str, str]]) -> str:
+def _page(
+    study: Study, board: Leaderboard, sections: list[tuple[str, str, str]], palette: Palette, made: Made
+) -> str:  # fmt: skip
     body = "".join(f'<section id="{key}"><h2>{html(title)}</h2>{inner}</section>' for key, title, inner in sections)
     links = "".join(f'<li><a href="#{key}">{html(title)}</a></li>' for key, title, _ in sections)
-    links += "".join(f'<li><a href="#{name}">Table {name[-1]}</a></li>' for name in TABLES)
     facts = "".join(f"<p>{html(line)}</p>" for line in _facts(study))
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>LoPA benchmark report</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{asset('page.css')}{asset('replay.css')}</style></head><body>"
-        '<a class="skip" href="#content">Skip to the content</a><main id="content"><h1>Benchmark report: decoding of '
-        f'diffusion language models</h1>{facts}<nav aria-label="Contents"><ul>{links}</ul></nav>{body}</main>'
-        f"<script>{asset('replay.js')}</script></body></html>\n"
+    head = (
+        f'<header><h1>{TITLE}</h1><nav aria-label="Contents"><ul>{links}</ul></nav></header>{body}'
+        f'<footer class="notes">{facts}</footer>'
     )
+    picture = "figures/accuracy_tpf.png" if (board.entries and (made.url or "")) else None
+    tags = meta(TITLE, sentence(board), made, picture)
+    css = [palette.css(), *styles("page", "board", "replay")]
+    return document(TITLE, head, css, scripts("replay", "board", "figures"), tags)
 
 
 def _facts(study: Study) -> Iterator[str]:

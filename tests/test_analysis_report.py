@@ -13,6 +13,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.figures.registry import FIGURES
+from analysis.page.about import ARTICLE
 from analysis.report import write_report
 from analysis.study import Study
 from tests.analysis_runs import many_runs, report_runs
@@ -48,9 +49,14 @@ def test_every_table_and_figure_is_on_the_page_and_in_files(report: Path) -> Non
     assert "left out: interrupted" in page
 
 
-def test_the_page_asks_for_nothing_outside_itself(report: Path) -> None:
-    page = report.read_text(encoding="utf-8")
-    assert not re.search(r"""(src|href)=["'](?!data:|#)|url\(|@import|fetch\(""", page)
+def test_the_pages_load_nothing_and_link_to_what_lies_beside_them(report: Path) -> None:
+    pages = [report, *report.parent.glob("runs/*.html")]
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"""src=["'](?!data:)|<link (?!rel="icon" href="data:)|url\((?!#)|@import|fetch\(""", text)
+        links = set(re.findall(r'href="([^"#]*)["#]', text)) - {"", "data:,", ARTICLE}
+        assert {link for link in links if not (page.parent / link).is_file()} == set()
 
 
 def test_published_and_toy_numbers_are_named_as_such(report: Path) -> None:

@@ -109,7 +109,7 @@ LOADERS: Mapping[str, tuple[str, ...]] = {
     ),
     "pandas": ("analysis",),
     "pyarrow": ("analysis",),
-    "matplotlib": ("analysis.figures", "analysis.notebook", "analysis.report"),
+    "matplotlib": ("analysis.figures", "analysis.notebook", "analysis.page", "analysis.report"),
     "httpx": ("lopa_bench.backends.server", "lopa_bench.engines.server"),
     "hydra": ("lopa_bench.console.explain", "lopa_bench.entry", "lopa_bench.sweep"),
     **dict.fromkeys(("transformers", "datasets", "wandb", "scipy", "sympy", "math_verify", "rich"), ()),

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from analysis.figures.style import LINES, MARKERS, shades, shown
-from analysis.labels import TASKS, model_of, source_of, task_of
+from analysis.labels import TASKS, decoding, model_of, source_of, task_of, varied
 from analysis.sides import point, tuned_words
 from analysis.study import Study, place_of
-from analysis.text import clipped, plain
+from analysis.text import clipped, plain, typeset
 from lopa_bench.records.runs import Run
 
 ARTICLE_KS = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
@@ -67,6 +67,14 @@ def series_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
     return [
         title.replace(" ·\n", " · ").replace(",\n", ", ").replace("\n", ", ").replace(" · ", ", ") for title in titles
     ]
+
+
+def words_of(run: Run, among: Sequence[Run], *numbers: str) -> str:
+    """What is said of a point: decoder and what was varied, numbers with their intervals, problems, n, run."""
+    settings = clipped(varied(run, among), 160)
+    place = f"{clipped(model_of(run), NAME)} · {clipped(task_of(run), NAME)}, n = {run.n}"
+    how = ", ".join(filter(None, (clipped(decoding(run)), settings)))
+    return "\n".join([how, *map(typeset, numbers), place, clipped(plain(run.id))])
 
 
 def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -24,6 +25,7 @@ from lopa_bench.metrics.statistics import Estimate
 WIDTH = 7.0  # inches: the text width of a two-column paper
 PANEL_HEIGHT = 2.7
 MOST = 8  # panels, or series, of one figure
+COLUMN = 3.6  # inches: of a panel on the page
 WIDE = 52  # characters from which labels of a legend stand below each other
 LEFT_TO_RIGHT = "\u200e"  # a mark without a glyph
 GREY = "0.62"
@@ -71,6 +73,45 @@ class Plot:
     draw: Draw
 
 
+@dataclass(frozen=True)
+class Told:
+    """A point of a figure, in data coordinates, and what is said of it when somebody points at it."""
+
+    ax: Axes
+    x: float
+    y: float
+    words: str
+
+
+class Plotted(Figure):
+    """A figure whose points have words."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.told: list[Told] = []
+
+
+def tell(ax: Axes, x: float | None, y: float | None, words: str) -> None:
+    """Gives a point words; none where a coordinate is not known."""
+    if x is not None and y is not None and np.isfinite(x) and np.isfinite(y):
+        figure = ax.figure
+        assert isinstance(figure, Plotted)
+        figure.told.append(Told(ax, float(x), float(y), words))
+
+
+_one_column: ContextVar[bool] = ContextVar("one_column", default=False)
+
+
+@contextmanager
+def one_column() -> Iterator[None]:
+    """In here the panels of a figure stand below each other, as the page takes them apart."""
+    token = _one_column.set(True)
+    try:
+        yield
+    finally:
+        _one_column.reset(token)
+
+
 @contextmanager
 def paper_style() -> Iterator[None]:
     with mpl.rc_context(STYLE):
@@ -79,11 +120,12 @@ def paper_style() -> Iterator[None]:
 
 def panels(
     count: int, columns: int = 2, height: float = PANEL_HEIGHT, width: float = WIDTH, left_out: int = 0
-) -> tuple[Figure, list[Axes]]:
+) -> tuple[Plotted, list[Axes]]:
     """A grid of `count` axes; those of the grid that are left over do not exist. `left_out`: as `fitting` gives it."""
-    columns = min(columns, count)
+    columns = 1 if _one_column.get() else min(columns, count)
     rows = ceil(count / columns)
-    figure = Figure(figsize=(width if columns > 1 else width * 0.62, height * rows))
+    alone = COLUMN if _one_column.get() else width * 0.62
+    figure = Plotted(figsize=(width if columns > 1 else alone, height * rows))
     FigureCanvasAgg(figure)
     if left_out:
         figure.suptitle(f"not shown: {left_out} more, since a figure has room for {MOST}", fontsize=7)

@@ -7,36 +7,49 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize
-from matplotlib.figure import Figure
+from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
-from analysis.figures.choice import by_context, panel_titles
-from analysis.figures.style import COLOURS, MARKERS, Plot, errors, fitting, panels, paper_style, shade, shown
+from analysis.figures.beside import name_points
+from analysis.figures.choice import by_context, panel_titles, words_of
+from analysis.figures.style import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    Plot,
+    Plotted,
+    errors,
+    fitting,
+    panels,
+    paper_style,
+    shade,
+    shown,
+    tell,
+)
 from analysis.labels import base_name
-from analysis.sides import on_common_settings
-from analysis.study import Study
-from analysis.text import clipped
+from analysis.sides import on_common_settings, tuned_words
+from analysis.study import Study, preset_for
+from analysis.text import clipped, plain
+from lopa_bench.console.numbers import fixed
 from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
 CHARACTERS, BESIDE = 24, 10  # of a legend's text in an inch, and what a marker and the gap beside it take
+CROWD = 14  # points of a panel from which only those of the front have names
 Point = tuple[Run, Estimate, Estimate]  # run, x, y
+Decorate = Callable[[Axes, list[Point]], None]
+Measure = Callable[[Study, Run, Sequence[Run]], Estimate]
 KIND = {"greedy": "P", "fast_dllm": "^", "d2f": "s", "dream": "X", "llada": "v"}
 ON_BASES = ("o", "D", "p", "h", "8", "d")  # of LoPA
 
 
-def accuracy_tpf(study: Study) -> Figure | None:
-    return _scatter(
-        study, lambda run, group: study.value(run, "accuracy", among=group).scaled(100), "score (%)", _front
-    )
+def accuracy_tpf(study: Study) -> Plotted | None:
+    return _scatter(study, _score, "score (%)", _front)
 
 
-def tps_tpf(study: Study) -> Figure | None:
-    label = "TPS (content tokens per second)"
-    return _scatter(study, lambda run, group: study.value(run, "tps", "effective", group), label, _iso)
+def tps_tpf(study: Study) -> Plotted | None:
+    return _scatter(study, _tps, "TPS (content tokens per second)", _iso)
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -48,38 +61,62 @@ def pareto(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return front
 
 
-def _scatter(
-    study: Study,
-    measure: Callable[[Run, Sequence[Run]], Estimate],
-    label: str,
-    decorate: Callable[[Axes, list[Point]], None],
-) -> Figure | None:
-    groups, shown_groups = [], []
-    for group in by_context(study):
-        found = [(run, study.value(run, "tpf", "effective", group), measure(run, group)) for run in group]
-        known = [point for point in found if point[1].value is not None and point[2].value is not None]
+def lead(study: Study) -> Plotted | None:
+    """The same as `accuracy_tpf` for the group that leads the report alone."""
+    for group in study.contexts():
+        known = _known(study, group, _score)
         if len(known) > 1:
-            groups.append(known)
-            shown_groups.append(group)
-    if not groups:
+            return _panels(study, [known], [group], "score (%)", _front)
+    return None
+
+
+def _score(study: Study, run: Run, group: Sequence[Run]) -> Estimate:
+    return study.value(run, "accuracy", among=group).scaled(100)
+
+
+def _tps(study: Study, run: Run, group: Sequence[Run]) -> Estimate:
+    return study.value(run, "tps", preset_for(run, "effective"), group)
+
+
+def _known(study: Study, group: Sequence[Run], measure: Measure) -> list[Point]:
+    found = [
+        (run, study.value(run, "tpf", preset_for(run, "effective"), group), measure(study, run, group)) for run in group
+    ]
+    return [point for point in found if point[1].value is not None and point[2].value is not None]
+
+
+def _scatter(
+    study: Study, measure: Measure, label: str, decorate: Callable[[Axes, list[Point]], None]
+) -> Plotted | None:
+    found = [(known, group) for group in by_context(study) if len(known := _known(study, group, measure)) > 1]
+    if not found:
         return None
+    return _panels(study, [known for known, _ in found], [group for _, group in found], label, decorate)
+
+
+def _panels(
+    study: Study,
+    groups: list[list[Point]],
+    contexts: list[list[Run]],
+    label: str,
+    decorate: Decorate,
+) -> Plotted:
     groups, left_out = fitting(groups)
     highest = max([run.k or 0 for group in groups for run, _, _ in group] + [1])
     marks = _marks(groups)
     with paper_style():
         figure, axes = panels(len(groups), left_out=left_out)
-        for ax, known, title in zip(axes, groups, panel_titles(study, shown_groups)):
+        for ax, known, title in zip(axes, groups, panel_titles(study, contexts)):
             decorate(ax, known)
             tuned = _ids_on_common_settings(known)
             for run, x, y in known:
                 _point(ax, run, x, y, marks[_kind(run)][0], highest, run.id in tuned)
+                tell(ax, x.value, y.value, _words(study, run, x, y, label))
             ax.set_title(title)
             ax.set_xlabel("TPF (content tokens per call)")
             ax.set_ylabel(label)
-        colours = LinearSegmentedColormap.from_list("k", [shade(i / 20) for i in range(21)])
-        bar = figure.colorbar(ScalarMappable(Normalize(0, highest), colours), ax=axes, fraction=0.04, pad=0.02)
-        bar.set_label("lookahead branches k")
-        bar.locator = MaxNLocator(integer=True)
+            ax.margins(0.12)
+            _name(ax, known)
         handles = _legend(groups, marks)
         longest = max(len(str(handle.get_label())) for handle in handles)
         columns = int(CHARACTERS * figure.get_figwidth() / (longest + BESIDE))
@@ -87,13 +124,38 @@ def _scatter(
     return figure
 
 
+def _name(ax: Axes, known: list[Point]) -> None:
+    """Those on the front first; in a crowd, no others."""
+    front = pareto([(x.value or 0.0, y.value or 0.0) for _, x, y in known])
+    ordered = sorted(known, key=lambda point: (point[1].value, point[2].value) not in front)
+    named = ordered if len(known) <= CROWD else ordered[: len(front)]
+    among = [run for run, _, _ in known]
+    places = [(x.value or 0.0, y.value or 0.0) for _, x, y in ordered]
+    names = [_short(run, among) for run, _, _ in named]
+    name_points(ax, places[: len(named)], names, places[len(named) :])
+
+
+def _short(run: Run, among: Sequence[Run]) -> str:
+    """Decoder, k and the settings in which those of a panel differ: what is varied, and no more."""
+    name = base_name(run.base) if run.decoder != "lopa" else f"k = {plain(run.row['k'])}"
+    if run.decoder == "lopa" and len({other.base for other in among if other.decoder == "lopa"}) > 1:
+        name = f"{base_name(run.base)}, {name}"
+    return ", ".join(filter(None, (name, tuned_words(run, among))))
+
+
+def _words(study: Study, run: Run, x: Estimate, y: Estimate, label: str) -> str:
+    return words_of(run, study.runs, f"TPF {fixed(x.value, 2, x.interval)}", f"{label} {fixed(y.value, 1, y.interval)}")
+
+
 def _ids_on_common_settings(group: list[Point]) -> set[str]:
     return {run.id for run in on_common_settings([run for run, _, _ in group])}
 
 
 def _point(ax: Axes, run: Run, x: Estimate, y: Estimate, marker: str, highest: int, is_tuned: bool) -> None:
-    """Hollow: one setting beside many, which is no match for the best of them."""
-    colour = shade((run.k or 0) / highest)
+    """Hollow: one setting beside many, which is no match for the best of them. A k that is not fixed has no place on
+    the scale and is grey.
+    """
+    colour = to_rgba(GREY) if run.k is None else shade(run.k / highest)
     ax.errorbar(
         [x.value or 0], [y.value or 0], errors([y]), errors([x]), marker=marker, color=colour, markersize=5,
         markerfacecolor=colour if is_tuned else "white", markeredgecolor="white" if is_tuned else colour,

@@ -20,8 +20,16 @@ Row = dict[str, Any]
 
 def trace(run: Run, sample: str, sample_index: int = 0) -> dict[str, Any]:
     """Everything about a sample, as plain data. Raises RunError when it was not decoded step by step."""
-    row, steps = _rows(run, sample, sample_index)
-    text = token_text(run)
+    rows, steps = run.whole_rows(sample, sample_index)
+    if not rows:
+        known = ", ".join(sample_ids(run)[:5])
+        raise RunError(f"{run.id} has no sample {sample!r}; its samples: {known}, ... (--sample also takes a position)")
+    return trace_of(run, rows[0], steps, token_text(run))
+
+
+def trace_of(run: Run, row: Row, steps: list[Row], text: TokenText | None) -> dict[str, Any]:
+    """The same of rows that were read before; `steps` in their order."""
+    _check(run, row, steps)
     start, ids = row["prompt_tokens"], row["token_ids"]
     calls = [_call(step, start, text) for step in steps]
     tokens = {position: token for step in steps for position, token in _filled(step, start)}
@@ -49,18 +57,14 @@ def sample_ids(run: Run) -> list[str]:
     return [str(name) for name in run.samples["problem_id"].to_pylist()]
 
 
-def _rows(run: Run, sample: str, sample_index: int) -> tuple[Row, list[Row]]:
-    rows, steps = run.whole_rows(sample, sample_index)
-    if not rows:
-        known = ", ".join(sample_ids(run)[:5])
-        raise RunError(f"{run.id} has no sample {sample!r}; its samples: {known}, ... (--sample also takes a position)")
-    if rows[0]["finish_reason"] in ERROR_REASONS:
-        raise RunError(f"sample {sample} of {run.id} was not decoded: {rows[0]['finish_reason']}")
-    if not steps:
+def _check(run: Run, row: Row, steps: list[Row]) -> None:
+    sample = row["problem_id"]
+    if row["finish_reason"] in ERROR_REASONS:
+        raise RunError(f"sample {sample} of {run.id} was not decoded: {row['finish_reason']}")
+    if not steps or row["prompt_tokens"] is None:
         raise RunError(
             f"{run.id} has no steps of sample {sample}: a server does not tell them, and no replay can be made"
         )
-    return rows[0], steps
 
 
 def _filled(step: Row, start: int) -> list[tuple[int, int]]:

@@ -110,8 +110,7 @@
     }
   }
 
-  function start(root) {
-    const { runs } = JSON.parse(root.querySelector("script[type='application/json']").textContent);
+  function start(root, runs) {
     const frames = Math.max(...runs.map((run) => run.steps.length));
     const state = { frame: 0, timer: null, colourBy: "step" };
     const bar = root.appendChild(make("div", { class: "bar" }));
@@ -188,5 +187,8 @@
     go(0);
   }
 
-  for (const root of document.querySelectorAll("[data-replay]")) start(root);
+  window.startReplay = start;
+  for (const root of document.querySelectorAll("[data-replay]")) {
+    start(root, JSON.parse(root.querySelector("script[type='application/json']").textContent).runs);
+  }
 })();

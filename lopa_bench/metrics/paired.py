@@ -120,7 +120,8 @@ def compare(a: pa.Table, b: pa.Table, preset: str = "effective", seed: int = 0) 
 def _further(columns: Columns) -> dict[str, Ratio]:
     """What means the same under every preset."""
     processed = Ratio(columns["content_tokens"], columns["tokens_processed"])
-    return {"latency_s": mean_latency(columns), "tokens_per_processed": processed}
+    calls = Ratio(columns["forwards"], np.ones_like(columns["forwards"]))  # of the model, for a sample
+    return {"latency_s": mean_latency(columns), "tokens_per_processed": processed, "calls": calls}
 
 
 def _accuracy(right: np.ndarray, groups: np.ndarray, seed: int) -> Beside:

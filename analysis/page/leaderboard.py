@@ -1,0 +1,196 @@
+"""The runs there are, side by side: what the report opens with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from analysis.comparisons import Comparison, against_baselines
+from analysis.labels import decoding, hardware, model_of, task_of, varied
+from analysis.study import Study, preset_for
+from analysis.tables.model import Head, Table
+from analysis.text import file_name, plain, typeset
+from lopa_bench.console.numbers import fixed, p_value, signed
+from lopa_bench.metrics.aggregate import Estimates
+from lopa_bench.metrics.statistics import Estimate
+from lopa_bench.records.runs import Run
+
+PRESET = "effective"
+LEVEL = 0.05  # of a test: from here on a difference may be chance
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of numbers."""
+
+    key: str
+    title: str
+    digits: int
+    about: str
+
+
+MEASURES = (
+    Measure("score", "score (%)", 1, "problems solved, of those that were judged"),
+    Measure("tpf", "TPF", 2, "content tokens for each call of the model"),
+    Measure("tpf_row", "TPF/row", 2, "content tokens for each row that a call computes: a branch is a row"),
+    Measure("tps", "TPS", 0, "content tokens a second"),
+    Measure("latency_s", "latency (s)", 2, "seconds for a problem"),
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of the leaderboard. `against`: its comparison with its baseline, where it has one."""
+
+    run: Run
+    settings: str
+    n: int
+    values: Mapping[str, Estimate]
+    against: Comparison | None
+    is_fastest: bool = False
+    is_fastest_without_loss: bool = False
+
+    @property
+    def page(self) -> str:
+        """Of its samples, from the report's folder."""
+        return f"runs/{file_name(self.run.id)}.html"
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        named = {"fastest": self.is_fastest, "fastest without a loss": self.is_fastest_without_loss}
+        return tuple(name for name, holds in named.items() if holds)
+
+
+class Leaderboard:
+    """Every usable run once. Runs that stand side by side are neighbours, the largest such group first, in each the
+    fastest first; runs that repeat one of them stand behind.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.comparisons = against_baselines(study)
+        self._against = {one.b.id: one for one in self.comparisons}
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        groups = self.study.contexts()
+        ordered = [entry for group in groups for entry in self._group(group)]
+        placed = {entry.run.id for entry in ordered}
+        return ordered + [self._entry(run) for run in self.study.runs if run.id not in placed]
+
+    def comparison(self, run: Run) -> Comparison | None:
+        return self._against.get(run.id)
+
+    def _group(self, group: Sequence[Run]) -> list[Entry]:
+        known = [(value, run.id) for run in group if (value := self._speed(run)) is not None]
+        whole = [one for one in known if not any(self._is_worse(run) for run in self._line(one[1]))]
+        fastest = max(known)[1] if len(known) > 1 else None
+        best = max(whole)[1] if len(known) > 1 and whole and self._is_compared(group) else None
+        entries = [self._entry(run, run.id == fastest, run.id == best) for run in group]
+        return sorted(entries, key=lambda entry: -(self._speed(entry.run) or 0.0))
+
+    def _is_compared(self, group: Sequence[Run]) -> bool:
+        return any(run.id in self._against for run in group)
+
+    def _speed(self, run: Run) -> float | None:
+        return self.study.value(run, "tps", preset_for(run, PRESET)).value
+
+    def _line(self, run_id: str) -> Iterator[str]:
+        """The run, its baseline, the baseline of that, and so on."""
+        seen: set[str] = set()
+        while run_id not in seen:
+            seen.add(run_id)
+            yield run_id
+            if run_id in self._against:
+                run_id = self._against[run_id].a.id
+
+    def _is_worse(self, run_id: str) -> bool:
+        one = self._against.get(run_id)
+        return one is not None and is_significant(one) and (one.numbers["accuracy_difference"] or 0.0) < 0
+
+    def _entry(self, run: Run, is_fastest: bool = False, is_best: bool = False) -> Entry:
+        numbers = self.study.numbers(run)
+        settings = varied(run, self.study.runs)
+        return Entry(run, settings, numbers.n, values_of(run, numbers), self.comparison(run), is_fastest, is_best)
+
+
+def values_of(run: Run, numbers: Estimates) -> dict[str, Estimate]:
+    """By the keys of MEASURES; the score in percent."""
+    preset = preset_for(run, PRESET)
+    return {
+        "score": numbers.get("accuracy").scaled(100),
+        "tpf": numbers.get("tpf", preset),
+        "tpf_row": numbers.get("tpf_row"),
+        "tps": numbers.get("tps", preset),
+        "latency_s": numbers.get("latency_s"),
+    }
+
+
+def is_significant(one: Comparison) -> bool:
+    """Whether the scores differ, by McNemar's test adjusted for the number of comparisons."""
+    p = one.numbers["mcnemar_p"] if one.adjusted_p is None else one.adjusted_p
+    return p is not None and p < LEVEL
+
+
+def against_words(one: Comparison | None) -> list[str]:
+    """A comparison in three short lines: calls, time, score."""
+    if one is None:
+        return []
+    numbers = one.numbers
+    lines = [
+        f"{name} ×{typeset(fixed(numbers[key]))}"
+        for name, key in (("calls", "calls_ratio"), ("time", "latency_s_ratio"))
+        if numbers[key] is not None
+    ]
+    if numbers["accuracy_difference"] is not None:
+        p = p_value(numbers["mcnemar_p"] if one.adjusted_p is None else one.adjusted_p)
+        relation = p if p.startswith("<") else f"= {p}"
+        lines.append(f"score {typeset(signed(100 * numbers['accuracy_difference']))} (p {relation})")
+    return lines
+
+
+def leaderboard_table(board: Leaderboard) -> Table:
+    """The same as a file: every digit, an interval's ends in columns of their own."""
+    heads = [
+        *(Head(text, is_words=True) for text in ("decoder", "settings", "model", "task")), Head("n"),
+        *(Head(measure.title) for measure in MEASURES), Head("against its baseline", is_words=True),
+        Head("run", is_words=True),
+    ]  # fmt: skip
+    keys = ["decoder", "settings", "model", "task", "n"]
+    keys += [measure.key + part for measure in MEASURES for part in ("", "_low", "_high")]
+    keys += ["baseline_run", "pairs", "calls_ratio", "latency_s_ratio", "score_difference_points", "mcnemar_p"]
+    keys += ["adjusted_p", "hardware", "run"]
+    return Table(
+        name="leaderboard",
+        caption="Every run: score, parallelism and speed with 95 % intervals (counting preset effective)",
+        heads=heads,
+        rows=[_row(entry) for entry in board.entries],
+        keys=keys,
+        records=[list(_record(entry)) for entry in board.entries],
+    )
+
+
+def _row(entry: Entry) -> list[str]:
+    run = entry.run
+    numbers = [
+        typeset(fixed(value.value, measure.digits, value.interval))
+        for measure in MEASURES
+        for value in (entry.values[measure.key],)
+    ]
+    against = "; ".join(against_words(entry.against))
+    return [decoding(run), entry.settings, model_of(run), task_of(run), str(entry.n), *numbers, against, plain(run.id)]
+
+
+def _record(entry: Entry) -> Iterator[object]:
+    run = entry.run
+    yield from (decoding(run), entry.settings, model_of(run), task_of(run), entry.n)
+    for measure in MEASURES:
+        value = entry.values[measure.key]
+        yield from (value.value, *(value.interval or (None, None)))
+    one = entry.against
+    numbers = one.numbers if one is not None else {}
+    difference = numbers.get("accuracy_difference")
+    yield from (one.a.id if one is not None else None, numbers.get("pairs"), numbers.get("calls_ratio"))
+    yield from (numbers.get("latency_s_ratio"), None if difference is None else 100 * difference)
+    yield from (numbers.get("mcnemar_p"), one.adjusted_p if one is not None else None, hardware(run), run.id)

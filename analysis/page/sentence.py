@@ -1,0 +1,155 @@
+"""One sentence that says what the runs show, made from paired numbers; and as plainly that they show nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from analysis.comparisons import Comparison
+from analysis.labels import base_name, decoding, model_of, task_of
+from analysis.page.leaderboard import LEVEL, Leaderboard
+from analysis.study import Group, Study
+from analysis.text import clipped, typeset
+from lopa_bench.console.numbers import fixed, number, p_value, percent, signed
+from lopa_bench.metrics.statistics import Interval
+from lopa_bench.records.runs import Run
+
+USUAL_K = 8
+NAME = 60  # characters of a decoder's name
+
+
+def sentence(board: Leaderboard) -> str:
+    """Of the comparison that says most: lookahead with k nearest to 8 beside its base, else the fastest decoder beside
+    greedy, in the group with the most problems.
+    """
+    study = board.study
+    if not study.runs:
+        return "There is no finished run."
+    found = _telling(board)
+    if found is not None:
+        return _compared(found, len(board.comparisons))
+    if len(study.runs) == 1:
+        return _alone(study)
+    pair = _side_by_side(study)
+    if pair is None:
+        return _apart(study)
+    return f"{_n_runs(study.runs)}; none has its base decoder, or greedy, beside it, so no ratio is shown."
+
+
+def _telling(board: Leaderboard) -> Comparison | None:
+    for group in board.study.contexts():
+        inside = [one for run in group if (one := board.comparison(run)) is not None]
+        if inside:
+            lookahead = [one for one in inside if one.b.lookahead]
+            return min(lookahead or inside, key=_by_interest)
+    return None
+
+
+def _by_interest(one: Comparison) -> tuple[Any, ...]:
+    ratio = one.numbers["tps_ratio"]
+    k = abs((one.b.k if one.b.k is not None else USUAL_K) - USUAL_K) if one.b.lookahead else 0
+    return not one.b.is_lopa, k, -(ratio or 0.0), one.b.id
+
+
+def _compared(one: Comparison, tests: int) -> str:
+    numbers = one.numbers
+    name = clipped(decoding(one.b), NAME)
+    its = f"its base ({base_name(one.a.base)})" if one.b.lookahead else clipped(decoding(one.a), NAME)
+    parts = [f"needs {_calls(numbers, its)}", _time(numbers)]
+    score = _score(numbers, one.adjusted_p, tests)
+    where = f"{model_of(one.b)} on {task_of(one.b)}"
+    unpaired = f", {numbers['unpaired']} samples without a partner" if numbers["unpaired"] else ""
+    return f"{name} {' and '.join(filter(None, parts))}; {score}, n = {numbers['pairs']}{unpaired} ({where})."
+
+
+def _calls(numbers: Mapping[str, Any], its: str) -> str:
+    ratio, interval = numbers["calls_ratio"], numbers["calls_ratio_ci95"]
+    if ratio is None:
+        return f"calls that nobody counted, beside {its}"
+    return f"{_factor(ratio, interval, 'fewer', 'more', 'as many')} calls {_as(ratio, interval)} {its}"
+
+
+def _as(ratio: float, interval: Interval | None) -> str:
+    return "than" if _is_apart(ratio, interval) else "as"
+
+
+def _time(numbers: Mapping[str, Any]) -> str:
+    ratio, interval = numbers["latency_s_ratio"], numbers["latency_s_ratio_ci95"]
+    if ratio is None:
+        ratio, interval = numbers["tps_ratio"], numbers["tps_ratio_ci95"]
+        if ratio is None:
+            return "(no time of a single problem was recorded)"
+        return f"makes {_factor(ratio, interval, 'fewer', 'more', 'as many')} tokens a second"
+    if not _is_apart(ratio, interval):
+        return f"takes about as long on this machine (×{number(ratio)}{_range(interval)})"
+    if ratio < 1:
+        return f"is {number(1 / ratio)}× faster on this machine"
+    return f"takes {number(ratio)}× longer on this machine"
+
+
+def _factor(ratio: float, interval: Interval | None, below: str, above: str, alike: str) -> str:
+    if not _is_apart(ratio, interval):
+        return f"about {alike}"
+    return f"{number(1 / ratio)}× {below}" if ratio < 1 else f"{number(ratio)}× {above}"
+
+
+def _is_apart(ratio: float, interval: Interval | None) -> bool:
+    """Whether an interval leaves 1 out, and the ratio is not 1 as it is printed; one problem alone has no interval."""
+    if interval is None or ratio <= 0:
+        return False
+    return (interval[0] > 1 or interval[1] < 1) and fixed(max(ratio, 1 / ratio)) != "1.00"
+
+
+def _range(interval: Interval | None) -> str:
+    return "" if interval is None else f", {fixed(interval[0])} to {fixed(interval[1])}"
+
+
+def _score(numbers: Mapping[str, Any], adjusted_p: float | None, tests: int) -> str:
+    difference, p = numbers["accuracy_difference"], numbers["mcnemar_p"]
+    if difference is None or p is None:
+        return "no verdict tells which solves more"
+    p = p if adjusted_p is None else adjusted_p
+    p_text = p_value(p)
+    test = f"McNemar p {p_text if p_text.startswith('<') else f'= {p_text}'}"
+    test += f" adjusted for {tests} comparisons" if tests > 1 else ""
+    points = f"{fixed(abs(100 * difference), 1)} points"
+    if p < LEVEL:
+        return f"it solves {points} {'fewer' if difference < 0 else 'more'}, {test}"
+    low, high = (typeset(signed(100 * end)) for end in numbers["accuracy_difference_ci95"] or (difference, difference))
+    if not numbers["only_a_correct"] and not numbers["only_b_correct"]:
+        return f"both solve the same problems, {test}"
+    how = f"it solves {points} {'fewer' if difference < 0 else 'more'}, which may be chance"
+    if not numbers["only_a_correct"] - numbers["only_b_correct"]:
+        how = "it solves as many, not all the same"
+    return f"{how}: {test}, 95 % interval {low} to {high} points"
+
+
+def _alone(study: Study) -> str:
+    run = study.runs[0]
+    numbers = study.numbers(run)
+    score, tpf = numbers.get("accuracy").value, study.value(run, "tpf", "effective").value
+    parts = [
+        f"solves {percent(score)} of {numbers.judged} problems" if score is not None else f"{numbers.n} problems",
+        f"at {fixed(tpf)} tokens a call" if tpf is not None else "",
+    ]
+    place = f"{model_of(run)} on {task_of(run)}"
+    said = f"One run: {clipped(decoding(run), NAME)} {' '.join(filter(None, parts))} ({place})"
+    return f"{said}. One run alone shows no difference: run another decoder on the same problems."
+
+
+def _side_by_side(study: Study) -> Group | None:
+    return next((group for group in study.contexts() if len(group) > 1), None)
+
+
+def _apart(study: Study) -> str:
+    """Why no two of several runs stand beside each other, told of the two largest."""
+    first, second = sorted(study.runs, key=lambda run: -run.n)[:2]
+    why = study.standing(first, second).why
+    because = f" The largest two differ in {clipped(why, 200)}." if why else " They repeat the same settings."
+    return f"{_n_runs(study.runs)}, of which no two can be compared.{because}"
+
+
+def _n_runs(runs: Sequence[Run]) -> str:
+    ways: Callable[[Run], tuple[str, str]] = lambda run: (model_of(run), task_of(run))  # noqa: E731
+    places = len({ways(run) for run in runs})
+    return f"{len(runs)} runs" + (f" of {places} models and tasks" if places > 1 else "")
