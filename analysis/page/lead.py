@@ -8,7 +8,7 @@ from analysis.figures.style import one_column
 from analysis.figures.tradeoffs import lead
 from analysis.labels import decoding, model_of, task_of
 from analysis.page.document import files
-from analysis.page.leaderboard import MEASURES, PRESET, Entry, Leaderboard, against_words
+from analysis.page.leaderboard import MEASURES, PRESET, Entry, Leaderboard, against_words, difference_of
 from analysis.page.sentence import sentence
 from analysis.page.svg import Palette, pictures
 from analysis.study import Study
@@ -78,7 +78,7 @@ def _row(entry: Entry) -> str:
     count = f"{entry.n} sample{'s' if entry.n != 1 else ''}"
     link = f'<a href="{html(entry.page)}" aria-label="{count} of {html(name)}">{count} and replays</a>'
     model, task = clipped(model_of(run), LONGEST), clipped(task_of(run), LONGEST)
-    difference = None if against is None else against.numbers["accuracy_difference"]
+    difference = None if against is None else difference_of(against)
     lines = "".join(f"<span>{html(line)}</span>" for line in against_words(against)) or "–"
     numbers = "".join(_number(entry.values[measure.key], measure.title, measure.digits) for measure in MEASURES)
     return (

@@ -107,7 +107,7 @@ class Leaderboard:
 
     def _is_worse(self, run_id: str) -> bool:
         one = self._against.get(run_id)
-        return one is not None and is_significant(one) and (one.numbers["accuracy_difference"] or 0.0) < 0
+        return one is not None and is_significant(one) and (difference_of(one) or 0.0) < 0
 
     def _entry(self, run: Run, is_fastest: bool = False, is_best: bool = False) -> Entry:
         numbers = self.study.numbers(run)
@@ -129,24 +129,36 @@ def values_of(run: Run, numbers: Estimates) -> dict[str, Estimate]:
 
 def is_significant(one: Comparison) -> bool:
     """Whether the scores differ, by McNemar's test adjusted for the number of comparisons."""
-    p = one.numbers["mcnemar_p"] if one.adjusted_p is None else one.adjusted_p
+    p = p_of(one)
     return p is not None and p < LEVEL
+
+
+def p_of(one: Comparison) -> float | None:
+    """McNemar's, adjusted where there were several tests."""
+    return one.numbers.mcnemar_p if one.numbers.adjusted_p is None else one.numbers.adjusted_p
+
+
+def difference_of(one: Comparison) -> float | None:
+    """Of the scores, in points: run - baseline."""
+    return one.numbers.accuracy.difference.scaled(100).value
+
+
+def ratio_of(one: Comparison, quantity: str) -> Estimate:
+    """Run / baseline; nothing where one of the two did not record it."""
+    found = one.numbers.quantities.get(quantity)
+    return Estimate() if found is None else found.ratio
 
 
 def against_words(one: Comparison | None) -> list[str]:
     """A comparison in three short lines: calls, time, score."""
     if one is None:
         return []
-    numbers = one.numbers
-    lines = [
-        f"{name} ×{typeset(fixed(numbers[key]))}"
-        for name, key in (("calls", "calls_ratio"), ("time", "latency_s_ratio"))
-        if numbers[key] is not None
-    ]
-    if numbers["accuracy_difference"] is not None:
-        p = p_value(numbers["mcnemar_p"] if one.adjusted_p is None else one.adjusted_p)
+    ratios = {name: ratio_of(one, key).value for name, key in (("calls", "calls"), ("time", "latency_s"))}
+    lines = [f"{name} ×{typeset(fixed(ratio))}" for name, ratio in ratios.items() if ratio is not None]
+    if difference_of(one) is not None:
+        p = p_value(p_of(one))
         relation = p if p.startswith("<") else f"= {p}"
-        lines.append(f"score {typeset(signed(100 * numbers['accuracy_difference']))} (p {relation})")
+        lines.append(f"score {typeset(signed(difference_of(one)))} (p {relation})")
     return lines
 
 
@@ -189,8 +201,9 @@ def _record(entry: Entry) -> Iterator[object]:
         value = entry.values[measure.key]
         yield from (value.value, *(value.interval or (None, None)))
     one = entry.against
-    numbers = one.numbers if one is not None else {}
-    difference = numbers.get("accuracy_difference")
-    yield from (one.a.id if one is not None else None, numbers.get("pairs"), numbers.get("calls_ratio"))
-    yield from (numbers.get("latency_s_ratio"), None if difference is None else 100 * difference)
-    yield from (numbers.get("mcnemar_p"), one.adjusted_p if one is not None else None, hardware(run), run.id)
+    if one is None:
+        yield from [None] * 7
+    else:
+        yield from (one.a.id, one.numbers.pairs, ratio_of(one, "calls").value, ratio_of(one, "latency_s").value)
+        yield from (difference_of(one), one.numbers.mcnemar_p, one.numbers.adjusted_p)
+    yield from (hardware(run), run.id)

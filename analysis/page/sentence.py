@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from analysis.comparisons import Comparison
 from analysis.labels import base_name, decoding, model_of, task_of
-from analysis.page.leaderboard import LEVEL, Leaderboard
+from analysis.page.leaderboard import LEVEL, Leaderboard, difference_of, p_of, ratio_of
 from analysis.study import Group, Study
 from analysis.text import clipped, typeset
 from lopa_bench.console.numbers import fixed, number, p_value, percent, signed
-from lopa_bench.metrics.statistics import Interval
+from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
 USUAL_K = 8
@@ -46,80 +46,75 @@ def _telling(board: Leaderboard) -> Comparison | None:
 
 
 def _by_interest(one: Comparison) -> tuple[Any, ...]:
-    ratio = one.numbers["tps_ratio"]
     k = abs((one.b.k if one.b.k is not None else USUAL_K) - USUAL_K) if one.b.lookahead else 0
-    return not one.b.is_lopa, k, -(ratio or 0.0), one.b.id
+    return not one.b.is_lopa, k, -(ratio_of(one, "tps").value or 0.0), one.b.id
 
 
 def _compared(one: Comparison, tests: int) -> str:
     numbers = one.numbers
     name = clipped(decoding(one.b), NAME)
     its = f"its base ({base_name(one.a.base)})" if one.b.lookahead else clipped(decoding(one.a), NAME)
-    parts = [f"needs {_calls(numbers, its)}", _time(numbers)]
-    score = _score(numbers, one.adjusted_p, tests)
-    where = f"{model_of(one.b)} on {task_of(one.b)}"
-    unpaired = f", {numbers['unpaired']} samples without a partner" if numbers["unpaired"] else ""
-    return f"{name} {' and '.join(filter(None, parts))}; {score}, n = {numbers['pairs']}{unpaired} ({where})."
+    cost = f"needs {_calls(ratio_of(one, 'calls'), its)} and {_time(one)}"
+    where = f"{clipped(model_of(one.b), NAME)} on {clipped(task_of(one.b), NAME)}"
+    unpaired = f", {numbers.unpaired} samples without a partner" if numbers.unpaired else ""
+    return f"{name} {cost}; {_score(one, tests)}, n = {numbers.pairs}{unpaired} ({where})."
 
 
-def _calls(numbers: Mapping[str, Any], its: str) -> str:
-    ratio, interval = numbers["calls_ratio"], numbers["calls_ratio_ci95"]
-    if ratio is None:
-        return f"calls that nobody counted, beside {its}"
-    return f"{_factor(ratio, interval, 'fewer', 'more', 'as many')} calls {_as(ratio, interval)} {its}"
+def _calls(ratio: Estimate, its: str) -> str:
+    if ratio.value is None:
+        return f"an unknown number of calls beside {its}"
+    than = "than" if _is_apart(ratio) else "as"
+    return f"{_factor(ratio, 'fewer', 'more', 'as many')} calls {than} {its}"
 
 
-def _as(ratio: float, interval: Interval | None) -> str:
-    return "than" if _is_apart(ratio, interval) else "as"
+def _time(one: Comparison) -> str:
+    ratio = ratio_of(one, "latency_s")
+    if ratio.value is None:
+        ratio = ratio_of(one, "tps")
+        if ratio.value is None:
+            return "no time of single problems was recorded"
+        return f"makes {_factor(ratio, 'fewer', 'more', 'as many')} tokens a second"
+    if not _is_apart(ratio):
+        return f"takes about as long on this machine (×{number(ratio.value)}{_range(ratio)})"
+    if ratio.value < 1:
+        return f"is {number(1 / ratio.value)}× faster on this machine"
+    return f"takes {number(ratio.value)}× longer on this machine"
 
 
-def _time(numbers: Mapping[str, Any]) -> str:
-    ratio, interval = numbers["latency_s_ratio"], numbers["latency_s_ratio_ci95"]
-    if ratio is None:
-        ratio, interval = numbers["tps_ratio"], numbers["tps_ratio_ci95"]
-        if ratio is None:
-            return "(no time of a single problem was recorded)"
-        return f"makes {_factor(ratio, interval, 'fewer', 'more', 'as many')} tokens a second"
-    if not _is_apart(ratio, interval):
-        return f"takes about as long on this machine (×{number(ratio)}{_range(interval)})"
-    if ratio < 1:
-        return f"is {number(1 / ratio)}× faster on this machine"
-    return f"takes {number(ratio)}× longer on this machine"
-
-
-def _factor(ratio: float, interval: Interval | None, below: str, above: str, alike: str) -> str:
-    if not _is_apart(ratio, interval):
+def _factor(ratio: Estimate, below: str, above: str, alike: str) -> str:
+    if not _is_apart(ratio) or not ratio.value:
         return f"about {alike}"
-    return f"{number(1 / ratio)}× {below}" if ratio < 1 else f"{number(ratio)}× {above}"
+    return f"{number(1 / ratio.value)}× {below}" if ratio.value < 1 else f"{number(ratio.value)}× {above}"
 
 
-def _is_apart(ratio: float, interval: Interval | None) -> bool:
-    """Whether an interval leaves 1 out, and the ratio is not 1 as it is printed; one problem alone has no interval."""
-    if interval is None or ratio <= 0:
+def _is_apart(ratio: Estimate) -> bool:
+    """Whether the interval leaves 1 out, and the ratio is not 1 as it is printed; one problem alone has no interval."""
+    value, interval = ratio.value, ratio.interval
+    if not value or value < 0 or interval is None:
         return False
-    return (interval[0] > 1 or interval[1] < 1) and fixed(max(ratio, 1 / ratio)) != "1.00"
+    return (interval[0] > 1 or interval[1] < 1) and fixed(max(value, 1 / value)) != "1.00"
 
 
-def _range(interval: Interval | None) -> str:
-    return "" if interval is None else f", {fixed(interval[0])} to {fixed(interval[1])}"
+def _range(ratio: Estimate) -> str:
+    return "" if ratio.interval is None else f", {fixed(ratio.interval[0])} to {fixed(ratio.interval[1])}"
 
 
-def _score(numbers: Mapping[str, Any], adjusted_p: float | None, tests: int) -> str:
-    difference, p = numbers["accuracy_difference"], numbers["mcnemar_p"]
+def _score(one: Comparison, tests: int) -> str:
+    numbers, difference, p = one.numbers, difference_of(one), p_of(one)
     if difference is None or p is None:
         return "no verdict tells which solves more"
-    p = p if adjusted_p is None else adjusted_p
     p_text = p_value(p)
     test = f"McNemar p {p_text if p_text.startswith('<') else f'= {p_text}'}"
     test += f" adjusted for {tests} comparisons" if tests > 1 else ""
-    points = f"{fixed(abs(100 * difference), 1)} points"
+    points = f"{fixed(abs(difference), 1)} points"
     if p < LEVEL:
         return f"it solves {points} {'fewer' if difference < 0 else 'more'}, {test}"
-    low, high = (typeset(signed(100 * end)) for end in numbers["accuracy_difference_ci95"] or (difference, difference))
-    if not numbers["only_a_correct"] and not numbers["only_b_correct"]:
+    if not numbers.only_a_correct and not numbers.only_b_correct:
         return f"both solve the same problems, {test}"
+    interval = numbers.accuracy.difference.scaled(100).interval or (difference, difference)
+    low, high = (typeset(signed(end)) for end in interval)
     how = f"it solves {points} {'fewer' if difference < 0 else 'more'}, which may be chance"
-    if not numbers["only_a_correct"] - numbers["only_b_correct"]:
+    if numbers.only_a_correct == numbers.only_b_correct:
         how = "it solves as many, not all the same"
     return f"{how}: {test}, 95 % interval {low} to {high} points"
 
