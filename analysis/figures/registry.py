@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.figures import ablations, arena, counting, lookahead, scaling, throughput, tradeoffs
+from analysis.figures import ablations, arena, lookahead, scaling, throughput, tradeoffs
 from analysis.figures.style import Plot
 
 FIGURES: dict[str, Plot] = {

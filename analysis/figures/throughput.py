@@ -1,4 +1,4 @@
-"""Figure 1: tokens per second of systems, published and measured."""
+"""Figure 1, tokens per second of systems, published and measured; and TPF of the same rows under every counting rule."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from analysis.figures.choice import panel_titles
-from analysis.figures.style import COLOURS, GREY, Plot, errors, panels, paper_style, points, shown
+from analysis.figures.choice import few, k_panels, looks, panel_titles
+from analysis.figures.style import COLOURS, GREY, Plot, errors, fitting, panels, paper_style, points, shown
 from analysis.labels import decoding, task_name
 from analysis.sides import tuned_words
 from analysis.study import Study, preset_for
@@ -17,6 +18,7 @@ from analysis.tables.article import branches
 from analysis.tables.match import article_run, others, plain_and_lopa, references, tuned_systems
 from analysis.text import clipped, plain, setting, typeset
 from lopa_bench.console.numbers import fixed, signed
+from lopa_bench.metrics.presets import PRESETS
 from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
@@ -118,6 +120,36 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
         ax.legend(loc="lower right")
 
 
+def presets(study: Study) -> Figure | None:
+    series, left_out = fitting(k_panels(study))
+    if not series:
+        return None
+    look = looks(map(few, series))
+    with paper_style():
+        figure, axes = panels(len(series), left_out=left_out)
+        for ax, runs, title in zip(axes, series, panel_titles(study, series)):
+            chosen = few(runs)
+            names = [name for name in PRESETS if study.value(chosen[0], "tpf", name, runs).value is not None]
+            for index, run in enumerate(chosen):
+                values = [study.value(run, "tpf", name, runs) for name in names]
+                places = [place + 0.16 * (index - (len(chosen) - 1) / 2) for place in range(len(names))]
+                style = look[run.k] | {"linestyle": "", "elinewidth": 0.8, "capsize": 1.5}
+                ax.errorbar(points(values), places, xerr=errors(values), **style)
+            ax.set_yticks(range(len(names)), [f"{name}\n{_rule(name)}" for name in names], fontsize=6.5)
+            ax.invert_yaxis()
+            ax.set_xlim(left=0)
+            ax.set_title(title.replace(" · ", "\n"))
+            ax.set_xlabel("TPF under the rule (tokens per step)")
+        handles = [Line2D([], [], **style | {"linestyle": ""}, label=f"k = {k}") for k, style in look.items()]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def _rule(name: str) -> str:
+    """The TPF part of a preset's formula."""
+    return PRESETS[name].formula.partition(",")[0]
+
+
 PLOTS = [
     Plot(
         "figure1",
@@ -129,5 +161,13 @@ PLOTS = [
         "panel were tried on all of them.",
         "any run on MBPP or GSM8K",
         figure1,
-    )
+    ),
+    Plot(
+        "presets",
+        "One run, every counting rule",
+        "The same rows counted by each rule (docs/metrics.md). Where a run stops at the end token the window holds "
+        "little beside the answer; with decode_tail=true the rules differ far more.",
+        "a sweep of decoder.k",
+        presets,
+    ),
 ]

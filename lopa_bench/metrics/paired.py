@@ -38,7 +38,7 @@ class Beside:
 class PairedNumbers:
     """Two runs on the same problems. Pairs are samples with the same problem and sample index that neither run failed
     on; accuracy is compared over those that both judged. McNemar's test takes pairs for independent: one sample a
-    problem. `quantities`: the preset's TPF and TPS, latency_s and tokens_per_processed.
+    problem. `quantities`: the preset's TPF and TPS, latency_s, tokens_per_processed and calls (a sample).
     """
 
     preset: str
