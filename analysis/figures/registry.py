@@ -6,7 +6,5 @@ from analysis.figures import ablations, arena, lookahead, scaling, throughput, t
 from analysis.figures.style import Plot
 
 FIGURES: dict[str, Plot] = {
-    plot.name: plot
-    for module in (arena, throughput, scaling, tradeoffs, lookahead, counting, ablations)
-    for plot in module.PLOTS
+    plot.name: plot for module in (arena, throughput, scaling, tradeoffs, lookahead, ablations) for plot in module.PLOTS
 }

@@ -1,4 +1,4 @@
-"""Figure 1, tokens per second of systems, published and measured; and TPF of the same rows under every counting rule."""
+"""Figure 1, tokens per second of systems; and TPF of the same rows under every counting rule."""
 
 from __future__ import annotations
 
