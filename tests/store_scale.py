@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lopa_bench.records.reading import iter_samples, iter_steps
+from lopa_bench.records.repair import read_back
 from lopa_bench.records.writing import RunStore, compact
 from tests.test_records import sample, step
 
@@ -24,7 +25,7 @@ def main(folder: Path, samples: int, steps: int) -> dict[str, Any]:
         for index in range(samples):
             store.add(sample(index, token_ids=list(range(128)), completion="word " * 128, prompt="text " * 200), rows)
     written = time.perf_counter()
-    compact(store)
+    compact(store, read_back(folder, "r"))
     compacted = time.perf_counter()
     read = sum(table.num_rows for table in iter_samples(folder)), sum(table.num_rows for table in iter_steps(folder))
     done = time.perf_counter()

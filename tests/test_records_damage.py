@@ -15,8 +15,9 @@ import pytest
 
 from lopa_bench.console.listing import details, listing
 from lopa_bench.errors import RunError
-from lopa_bench.records.integrity import damage, left_out, parts, shortfall, tables
+from lopa_bench.records.integrity import Broken, damage, left_out, parts, shortfall, tables
 from lopa_bench.records.reading import read_run, read_samples, read_steps
+from lopa_bench.records.repair import read_back
 from lopa_bench.records.runs import open_run
 from lopa_bench.records.schema import schema
 from lopa_bench.records.writing import RunStore, compact, write_table
@@ -259,14 +260,16 @@ def test_a_file_of_an_older_version_is_whole_and_one_of_a_newer_too(tmp_path: Pa
     assert "of_tomorrow" in str(damage(path, "samples"))
 
 
-def test_a_merge_never_takes_a_broken_part_for_an_empty_one(tmp_path: Path) -> None:
+def test_a_merge_never_takes_steps_that_broke_since_they_were_read_for_none(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     for index in range(2):
         store.add(sample(index), [step()])
         store.flush()
-    inverted(parts(tmp_path, "samples")[0], 0.5)
+    back = read_back(tmp_path, "r")
+    inverted(parts(tmp_path, "steps")[0], 0.5)
     before = sorted(tmp_path.rglob("*"))
-    compact(RunStore(tmp_path))
+    with pytest.raises(Broken):
+        compact(RunStore(tmp_path), back)
     assert sorted(tmp_path.rglob("*")) == before
 
 

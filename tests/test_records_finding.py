@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lopa_bench.errors import RunError
@@ -12,7 +14,6 @@ from lopa_bench.records.finding import find_run, find_runs
 from lopa_bench.records.joining import gathered
 from lopa_bench.records.runs import as_run, open_run
 from lopa_bench.records.writing import RunStore
-from lopa_bench.run import runner
 from tests.scripted import Runs
 from tests.test_records import run_row
 
@@ -83,15 +84,20 @@ def test_shards_of_a_run_that_is_not_known_are_never_joined() -> None:
     assert together(("u", "0/1")) == [(1, True)]
 
 
-def test_at_its_end_a_run_reads_its_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[Any] = []
-    read = runner.read_samples
+def test_a_run_opens_each_file_for_its_verdicts_once_and_at_its_end_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run.parquet at its end alone. The steps once to verify and once to merge them: they need not fit into memory."""
+    opened: Counter[str] = Counter()
+    parquet_file = pq.ParquetFile
 
-    def counted(*arguments: Any) -> Any:
-        reads.append(arguments)
-        return read(*arguments)
+    def counted(file: Any, **options: Any) -> Any:
+        opened[str(Path(file.name).relative_to(runs.folder))] += 1
+        return parquet_file(file, **options)
 
-    monkeypatch.setattr(runner, "read_samples", counted)
+    monkeypatch.setattr(pq, "ParquetFile", counted)
     runs = Runs(tmp_path, monkeypatch)
     assert runs.run(20).row["n"] == 20
-    assert reads == [(runs.folder,)]
+    assert sorted((Path(name).parent.name, times) for name, times in opened.items()) == [
+        ("", 1), ("samples", 2), ("samples", 2), ("steps", 2), ("steps", 2)
+    ]  # fmt: skip

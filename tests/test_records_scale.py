@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lopa_bench.records.reading import read_runs, read_samples, read_steps
+from lopa_bench.records.repair import read_back
 from lopa_bench.records.writing import RunStore, compact
 from tests.test_records import run_row, sample, step
 from tests.warm import ROOT
@@ -32,8 +33,7 @@ def test_a_hundred_runs_are_read_together_in_three_seconds(tmp_path: Path) -> No
         for index in range(256):
             store.add(sample(index, completion="word " * 100, token_ids=list(range(100))), [step(0)])
         store.write_run(run_row(status="finished"))
-    with RunStore(first) as store:
-        compact(store)
+    compact(RunStore(first), read_back(first, "r"))
     folders = [first, *(tmp_path / f"run-{number}" for number in range(1, 100))]
     for folder in folders[1:]:
         shutil.copytree(first, folder)
@@ -52,8 +52,7 @@ def test_parts_of_a_finished_run_are_one_file_and_still_the_same_rows(tmp_path: 
                 store.add(sample(index, rounds=attempt), [step(number) for number in range(attempt + 1)])
             store.flush()
     before = read_samples(tmp_path), read_steps(tmp_path)
-    with RunStore(tmp_path) as store:
-        compact(store)
+    compact(RunStore(tmp_path), read_back(tmp_path, "r"))
     assert [len(list((tmp_path / table).iterdir())) for table in ("samples", "steps")] == [1, 1]
     assert (read_samples(tmp_path), read_steps(tmp_path)) == before
     assert read_samples(tmp_path)["rounds"].to_pylist() == [2] * 10
@@ -78,7 +77,7 @@ def test_a_merge_that_is_killed_loses_nothing(tmp_path: Path, kept: str, monkeyp
 
     monkeypatch.setattr(records, "write_tables", dies)
     with pytest.raises(KeyboardInterrupt):
-        compact(RunStore(tmp_path))
+        compact(RunStore(tmp_path), read_back(tmp_path, "r"))
     assert (read_samples(tmp_path), read_steps(tmp_path)) == before
 
 

@@ -105,7 +105,7 @@ def test_a_disk_that_fills_up_costs_only_what_found_no_room(
 def test_a_run_is_finished_though_there_is_no_room_to_merge_its_parts(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def no_room(store: RunStore) -> None:
+    def no_room(store: RunStore, back: object) -> None:
         raise StorageError("no room")
 
     monkeypatch.setattr("lopa_bench.run.runner.compact", no_room)

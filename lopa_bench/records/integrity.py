@@ -1,7 +1,7 @@
 """Whether the files of a run are what was written: pages have checksums, and a footer must name the right columns.
 
-Every reader goes through `tables`. `damage` reads a file whole, all columns and row groups; `set_aside_damage` is for
-the process that holds the run's lock, which does again what is lost; `shortfall` is for those who only read.
+Every reader goes through `tables`. `damage` reads a file whole, all columns and row groups; `shortfall` is for those
+who only read, repair.py for the process that holds the run's lock.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.errors import StorageError
 from lopa_bench.records.schema import ALLOWED, COLUMNS, SCHEMA_VERSION, layout
-from lopa_bench.system.storage import opened, written
+from lopa_bench.system.storage import opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Key = tuple[str, int]  # problem_id, sample_index
 KEY = ["problem_id", "sample_index"]
-BROKEN = ".broken"
 
 log = logging.getLogger(__name__)
 
@@ -137,73 +137,57 @@ def own_id(folder: Path, said: str) -> str:
 
 
 def damage(path: Path, table: str, run_id: str | None = None) -> str | None:
-    """Why a part is not to be trusted, every byte of it read; None if it is whole, and of this run.
-
-    A file that was read and has not changed since is not read again by the same process.
-    """
+    """Why a part is not to be trusted, every byte of it read; None if it is whole, and of this run."""
     try:
-        with opened(path):
-            stat = path.stat()
+        found = content(path, table)
     except FileNotFoundError:
         return "it is missing" if not os.path.lexists(path) else "it is a link to nothing"
-    facts = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    found = _runs_of(path, table, facts)
-    if isinstance(found, str):
+    return found if isinstance(found, str) else foreign(found.runs, run_id)
+
+
+def foreign(runs: Collection[str], run_id: str | None) -> str | None:
+    """Why rows of these runs do not belong to this one; None if they do, or if it is not said which."""
+    others = set(runs) - {run_id} if run_id is not None else ()
+    return f"its rows belong to the run {sorted(others)[0]}" if others else None
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is in a part, every byte of it read: the runs of its rows, and how many rows a sample has."""
+
+    runs: frozenset[str]
+    counts: pa.Table  # KEY and count_all, a row for each sample and row group
+
+    def rows(self) -> Counter[Key]:
+        found: Counter[Key] = Counter()
+        for key, count in zip(keys_of(self.counts), self.counts["count_all"].to_pylist(), strict=True):
+            found[key] += count
         return found
-    if run_id is not None and (others := found - {run_id}):
-        return f"its rows belong to the run {sorted(others)[0]}"
-    return None
+
+
+def content(path: Path, table: str) -> Content | str:
+    """Raises FileNotFoundError; a broken file gives the reason. A file that was read and has not changed since is not
+    read again by the same process.
+    """
+    with opened(path):
+        stat = path.stat()
+    return _content(path, table, (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 @lru_cache(maxsize=4096)
-def _runs_of(path: Path, table: str, facts: tuple[int, ...]) -> frozenset[str] | str:
-    """The run ids of a part's rows, all columns read; the reason if it is broken."""
+def _content(path: Path, table: str, facts: tuple[int, ...]) -> Content | str:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    runs: set[str] = set()
+    counts = [layout(table, KEY).empty_table().append_column("count_all", pa.array([], pa.int64()))]
     try:
-        return frozenset(name for group in tables(path, table) for name in pc.unique(group["run_id"]).to_pylist())
+        for group in tables(path, table):
+            runs.update(pc.unique(group["run_id"]).to_pylist())
+            counts.append(group.group_by(KEY).aggregate([([], "count_all")]).select([*KEY, "count_all"]))
     except Broken as error:
         return str(error)
-
-
-def set_aside_damage(folder: Path, run_id: str) -> bool:
-    """Renames every file of a run that is broken or of another run, and says so. The run's lock must be held.
-
-    Returns whether run.parquet was one of them.
-    """
-    row_reason = _row_damage(folder / "run.parquet", run_id)
-    if row_reason:
-        set_aside(folder / "run.parquet", row_reason, "it is written anew")
-    for table in ("samples", "steps"):
-        place = folder / table
-        if os.path.lexists(place) and not place.is_dir():
-            set_aside(place, "it is no folder", "its rows are redone")
-        for part in parts(folder, table):
-            if reason := damage(part, table, run_id):
-                set_aside(part, reason, "its rows are redone")
-    return row_reason is not None
-
-
-def _row_damage(path: Path, run_id: str) -> str | None:
-    try:
-        (owner,) = run_table(path)["run_id"].to_pylist()
-    except FileNotFoundError:
-        return None
-    except Broken as error:
-        return str(error)
-    return None if owner == run_id else f"it belongs to the run {owner}"
-
-
-def set_aside(path: Path, reason: str, then: str) -> None:
-    """Renames a file out of the way, to a name that nothing has yet."""
-    aside = path.with_name(path.name + BROKEN)
-    number = 1
-    while os.path.lexists(aside):
-        number += 1
-        aside = path.with_name(f"{path.name}{BROKEN}-{number}")
-    with written(path):
-        os.rename(path, aside)
-    log.warning("%s cannot be used (%s): set aside as %s, %s", path, reason, aside.name, then)
+    return Content(frozenset(runs), pa.concat_tables(counts))
 
 
 def shortfall(folder: Path, row: Mapping[str, Any], steps: bool = True) -> str | None:
@@ -228,7 +212,7 @@ def _shortfall(folder: Path, row: Mapping[str, Any], steps: bool) -> str | None:
         if reason:
             broken.append(f"{part.name}: {reason}")
         else:
-            samples[part] = {key for group in tables(part, "samples", KEY) for key in keys_of(group)}
+            samples[part] = set(keys_of(content(part, "samples").counts))  # type: ignore[union-attr]  # it is whole
     n = len(set().union(*samples.values()))
     if n != row["n"]:
         return "; ".join([f"{n} of {row['n']} samples can be read", *broken])
@@ -270,27 +254,20 @@ def left_out(folder: Path, row: Mapping[str, Any], steps: bool = True) -> bool:
 
 
 def without_steps(folder: Path) -> set[tuple[str, str, int]]:
-    """Rows of samples that have not as many steps as forwards, by part, problem and sample index.
+    """Rows of samples that have not as many steps as forwards, by part, problem and sample index."""
+    return {
+        (part.name, *key)
+        for part in parts(folder, "samples")
+        for group in tables(part, "samples", [*KEY, "rounds", "forwards"])
+        for key in lacking_steps(group, folder / "steps" / part.name)
+    }
 
-    Rows without rounds, as those of a server, have no steps.
+
+def lacking_steps(samples: pa.Table, part: Path) -> set[Key]:
+    """The samples that have not as many steps in a part of the steps as forwards. Rows without rounds, as those of a
+    server, have no steps.
     """
-    found: set[tuple[str, str, int]] = set()
-    for part in parts(folder, "samples"):
-        steps = _counts(folder / "steps" / part.name)
-        for group in tables(part, "samples", [*KEY, "rounds", "forwards"]):
-            columns = keys_of(group), group["rounds"].to_pylist(), group["forwards"].to_pylist()
-            found |= {
-                (part.name, *key)
-                for key, rounds, forwards in zip(*columns, strict=True)
-                if rounds is not None and steps[key] != forwards
-            }
-    return found
-
-
-def _counts(path: Path) -> Counter[Key]:
-    """Steps of each sample in a part, none if there is no such part."""
-    counts: Counter[Key] = Counter()
-    for group in tables(path, "steps", KEY) if path.exists() else ():
-        table = group.group_by(KEY).aggregate([([], "count_all")])
-        counts.update(dict(zip(keys_of(table), table["count_all"].to_pylist(), strict=True)))
-    return counts
+    found = content(part, "steps") if part.exists() else ""
+    steps = Counter[Key]() if isinstance(found, str) else found.rows()
+    counts = zip(keys_of(samples), samples["rounds"].to_pylist(), samples["forwards"].to_pylist(), strict=True)
+    return {key for key, rounds, forwards in counts if rounds is not None and steps[key] != forwards}

@@ -7,7 +7,7 @@ today's columns. Nothing here writes, renames or locks: the files may be an arch
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,10 +110,10 @@ def _iter_rows(folder: Path, table: str, columns: Sequence[str] | None) -> Itera
     names = sorted(set(newest.values()))
     for name in names:
         for group in _readable(folder / table / name, table, columns):
-            yield _rows_of(group, name, newest)
+            yield newest_rows(group, name, newest)
 
 
-def _rows_of(table: pa.Table, part: str, newest: dict[Key, str]) -> pa.Table:
+def newest_rows(table: pa.Table, part: str, newest: Mapping[Key, str]) -> pa.Table:
     """The rows of samples whose newest row is in this part."""
     import pyarrow as pa
 

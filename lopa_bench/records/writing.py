@@ -4,7 +4,8 @@ A file is written whole or not at all (temporary file, fsync, rename), so a kill
 flushed yet, and several writers can share a folder. A part of `steps` is written before the part of `samples` with the
 same name: a sample is there only if its steps are, and steps without a sample (the process died in between) are known
 by the missing name. Samples are on disk before they are scored; their part is then replaced, whole as well, by the same
-rows with their verdicts. Reading: reading.py; whether files are what was written: integrity.py.
+rows with their verdicts. Reading: reading.py; whether files are what was written: integrity.py, and what
+is done about those that are not: repair.py.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.records.integrity import damage, keys_of, parts, tables
-from lopa_bench.records.reading import iter_samples, iter_steps, newest_parts
+from lopa_bench.records.integrity import keys_of, parts, tables
+from lopa_bench.records.reading import newest_parts, newest_rows
+from lopa_bench.records.repair import ReadBack
 from lopa_bench.records.schema import NOT_SCORED, schema, to_table
 from lopa_bench.system.signals import held_back
 from lopa_bench.system.storage import whole_file, written
@@ -170,29 +172,42 @@ def remove_unfinished_files(folder: Path) -> None:
 GROUP_BYTES = 64 << 20
 
 
-def compact(store: RunStore) -> None:
-    """Merges the parts of a run into one file a table, so that many runs can be read together quickly.
+def compact(store: RunStore, back: ReadBack) -> None:
+    """Merges the parts of a run, which were read back, into one file a table, so that many runs can be read together
+    quickly.
 
     Whenever the process dies, every row is there: the new files come first, and of two rows of a sample the later
-    part's counts. A run with a broken part stays as it is.
+    part's counts. Raises StorageError, or Broken for steps that were damaged since; the parts then stay as they are.
     """
     folder = store.folder
     found = {table: parts(folder, table) for table in ("samples", "steps")}
     samples, steps = ({path.name for path in paths} for paths in found.values())
     if len(samples) < 2 and samples == steps:  # else there are several, or steps without samples
         return
-    if any(damage(path, table) for table, paths in found.items() for path in paths):
-        return
     name = store.new_part()
-    write_tables(folder / "steps" / name, _grouped(iter_steps(folder)), schema("steps"))
-    write_tables(folder / "samples" / name, _grouped(iter_samples(folder)), schema("samples"))
+    write_tables(folder / "steps" / name, _grouped(_steps_of(folder, back.part_of)), schema("steps"))
+    write_tables(folder / "samples" / name, _sliced(back.samples), schema("samples"))
     for part in (path for paths in found.values() for path in paths):
         with written(part):
             part.unlink(missing_ok=True)
 
 
-def _grouped(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _steps_of(folder: Path, part_of: Mapping[Key, str]) -> Iterator[pa.Table]:
+    """The steps of the samples, part by part."""
+    for name in sorted(set(part_of.values())):
+        path = folder / "steps" / name
+        for group in tables(path, "steps") if path.exists() else ():
+            yield newest_rows(group, name, part_of)
+
+
+def _sliced(table: pa.Table) -> Iterator[pa.Table]:
     """The same rows in tables of some 64 MB, which bounds the memory of whoever reads one."""
+    count = max(1, -(-table.num_rows // (1 + table.nbytes // GROUP_BYTES)))
+    return (table.slice(start, count) for start in range(0, table.num_rows, count))
+
+
+def _grouped(groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """As `_sliced`, of tables that are small."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lopa_bench.plan.units import Unit
-from lopa_bench.records.integrity import keys_of, without_steps
+from lopa_bench.records.integrity import Key, keys_of, without_steps
 from lopa_bench.records.reading import newest_parts, read_samples
 from lopa_bench.records.schema import ERROR_REASONS
 
@@ -37,13 +37,14 @@ def missing_units(units: Sequence[Unit], samples: pa.Table, redone: Sequence[str
 
 def rows_on_disk(folder: Path) -> pa.Table:
     """What a resumed run must know of its samples: no texts, which can be large, and no sample without its steps."""
-    return with_steps(folder, read_samples(folder, RESUME_COLUMNS))
-
-
-def with_steps(folder: Path, rows: pa.Table) -> pa.Table:
-    """The rows of samples but those whose steps are not all there."""
-    import pyarrow as pa
-
+    rows = read_samples(folder, RESUME_COLUMNS)
     newest = newest_parts(folder)
     lost = {(problem, index) for part, problem, index in without_steps(folder) if newest[problem, index] == part}
+    return but(rows, lost)
+
+
+def but(rows: pa.Table, lost: Collection[Key]) -> pa.Table:
+    """The rows of all other samples."""
+    import pyarrow as pa
+
     return rows.filter(pa.array([key not in lost for key in keys_of(rows)], pa.bool_()))

@@ -19,12 +19,13 @@ from lopa_bench.plan.identity import check_unchanged
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.records.claim import Claim, claim
-from lopa_bench.records.integrity import set_aside_damage, shortfall
+from lopa_bench.records.integrity import Broken, shortfall
 from lopa_bench.records.reading import read_samples, read_steps
+from lopa_bench.records.repair import ReadBack, read_back, set_aside_damage
 from lopa_bench.records.runs import Run, as_run
 from lopa_bench.records.writing import RunStore, compact, unscored_parts
 from lopa_bench.run.judging import judge_part
-from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, missing_units, rows_on_disk, with_steps
+from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, but, missing_units, rows_on_disk
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.validate import Validated
@@ -177,12 +178,12 @@ class _Runner:
         self.tracker.start(row)
         try:
             with self._progress() as self.progress:
-                samples = self._complete(units, decode)
-            row = self._finish(row, samples)
+                back = self._complete(units, decode)
+            row = self._finish(row, back)
         except BaseException as error:
             self._stop(error)
             raise
-        tables = {"samples": samples}
+        tables = {"samples": back.samples}
         if self.tracker.draws_steps:
             tables["steps"] = read_steps(self.folder, STEP_COLUMNS, in_order=False)
         self.tracker.finish(row["aggregates"], tables)
@@ -192,7 +193,7 @@ class _Runner:
         label = " ".join(self.plan.labels[2:]).replace(" k", " k=")
         return Progress(len(self.plan.units), label, self.seen, quiet=not self.plan.config.run.progress)
 
-    def _complete(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> pa.Table:
+    def _complete(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> ReadBack:
         """Decodes and scores until every unit has a row that can be read back, and gives these rows, of which all that
         follows is made. Raises StorageError if that fails.
         """
@@ -204,12 +205,10 @@ class _Runner:
                 self._judge()
             self.store.flush()
             self._judge()
-            set_aside_damage(self.folder, self.run_id)
-            samples = read_samples(self.folder)
-            rows = with_steps(self.folder, samples.select(RESUME_COLUMNS))
-            units = missing_units(self.plan.units, rows, redone=())
+            back = read_back(self.folder, self.run_id)
+            units = missing_units(self.plan.units, but(back.samples.select(RESUME_COLUMNS), back.lacking), redone=())
             if not units:
-                return samples
+                return back
         raise StorageError(
             f"{len(units)} of {len(self.plan.units)} samples are not in {self.folder} though all were done"
         )
@@ -225,15 +224,15 @@ class _Runner:
                 self.tracker.sample(row)
         self.is_scoring = False
 
-    def _finish(self, row: Mapping[str, Any], samples: pa.Table) -> dict[str, Any]:
+    def _finish(self, row: Mapping[str, Any], back: ReadBack) -> dict[str, Any]:
         """Merges the parts and completes the run row by the samples that were read back."""
         from lopa_bench.run.rows import now
 
         try:
-            compact(self.store)
-        except StorageError as error:  # it makes reading faster, no more
+            compact(self.store, back)
+        except (StorageError, Broken) as error:  # it makes reading faster, no more
             _say(f"warning: {error}; the parts of this run were not merged")
-        numbers = _numbers(samples, self.plan)
+        numbers = _numbers(back.samples, self.plan)
         summary = {name: numbers.get(name) for name in AGGREGATE_COLUMNS}
         finished = {**row, "status": "finished", "finished": now(), "aggregates": numbers, **summary}
         self.store.write_run(finished)
