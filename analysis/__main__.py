@@ -8,12 +8,16 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lopa_bench.console.numbers import plain
 from lopa_bench.metrics.presets import PRESETS
 from lopa_bench.system.streams import secure
 
+if TYPE_CHECKING:
+    from lopa_bench.records.runs import Run
+
+MOST_SIDES = 4  # of a replay: more would not fit a screen
 ERRORS = (ValueError, OSError)  # RunError and PresetError are ValueErrors
 
 
@@ -73,12 +77,21 @@ def _parser() -> argparse.ArgumentParser:
     cost.add_argument("--outputs", type=Path, default=Path("outputs"))
     cost.add_argument("--to", type=Path, help="where to write; default: OUTPUTS/report")
     cost.set_defaults(act=_cost)
-    replay = commands.add_parser("replay", help="one sample, step by step, as a page; two runs stand side by side")
-    replay.add_argument("runs", nargs="+", metavar="RUN", help="one or two runs")
+    replay = commands.add_parser(
+        "replay", help="one sample as a page, call by call or by the clock; up to four runs side by side"
+    )
+    replay.add_argument("runs", nargs="+", metavar="RUN", help="up to four runs")
     replay.add_argument("--sample", help="problem id, or its position from 0; default: one that all runs solved")
     replay.add_argument("--outputs", type=Path, default=Path("outputs"))
     replay.add_argument("--out", type=Path, help="the page; default: OUTPUTS/report/replay-<sample>.html")
     replay.set_defaults(act=_replay)
+    race = commands.add_parser("race", help="several runs on one problem by the clock, as a GIF or MP4")
+    race.add_argument("runs", nargs="+", metavar="RUN", help="up to six runs")
+    race.add_argument("--sample", help="problem id, or its position from 0; default: one that all runs solved")
+    race.add_argument("--outputs", type=Path, default=Path("outputs"))
+    where = "FILE.gif, or FILE.mp4 where ffmpeg is; default: OUTPUTS/report/race-<sample>.gif"
+    race.add_argument("--gif", "--out", dest="out", type=Path, metavar="FILE", help=where)
+    race.set_defaults(act=_race)
     return parser
 
 
@@ -160,25 +173,42 @@ def _compare(options: argparse.Namespace) -> None:
 
 def _replay(options: argparse.Namespace) -> None:
     from analysis.replay.page import page
-    from analysis.replay.select import telling_sample
-    from analysis.replay.trace import sample_ids, trace
     from analysis.text import file_name
-    from lopa_bench.records.finding import find_run
 
-    if len(options.runs) > 2:
-        raise ValueError("a replay shows one or two runs")
-    runs = [find_run(name, options.outputs) for name in options.runs]
-    ids = sample_ids(runs[0])
-    sample = options.sample or telling_sample(runs[0], runs[-1])
-    if sample is not None and sample not in ids and sample.isdecimal() and int(sample) < len(ids):
-        sample = ids[int(sample)]
-    if sample is None:
-        raise ValueError(f"{runs[0].id} holds no decoded sample")
-    traces = [trace(run, sample) for run in runs]
+    if len(options.runs) > MOST_SIDES:
+        raise ValueError(f"a replay shows up to {MOST_SIDES} runs, not {len(options.runs)}")
+    _, sample, traces = _traces(options)
     path = options.out or options.outputs / "report" / f"replay-{file_name(sample)}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(traces), encoding="utf-8")
     print(path)
+
+
+def _race(options: argparse.Namespace) -> None:
+    from analysis.replay.film import film
+    from analysis.replay.race import about, caption
+    from analysis.text import file_name
+
+    runs, sample, traces = _traces(options)
+    path = options.out or options.outputs / "report" / f"race-{file_name(sample)}.gif"
+    film(traces, [about(run) for run in runs], caption(runs, sample), path)
+    print(path)
+
+
+def _traces(options: argparse.Namespace) -> tuple[list[Run], str, list[dict[str, Any]]]:
+    """The runs of a replay or a race, the problem that they show, and each run's way through it."""
+    from analysis.replay.select import telling_sample
+    from analysis.replay.trace import sample_ids, trace
+    from lopa_bench.records.finding import find_run
+
+    runs = [find_run(name, options.outputs) for name in options.runs]
+    ids = sample_ids(runs[0])
+    sample = options.sample or telling_sample(runs)
+    if sample is not None and sample not in ids and sample.isdecimal() and int(sample) < len(ids):
+        sample = ids[int(sample)]
+    if sample is None:
+        raise ValueError(f"there is no problem that {' and '.join(run.id for run in runs)} all decoded")
+    return runs, sample, [trace(run, sample) for run in runs]
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def _figure_title(plot: Plot) -> str:
 
 def _replay_section(study: Study, folder: Path) -> str:
     runs = pair(study)
-    sample = telling_sample(*runs) if runs else None
+    sample = telling_sample(runs) if runs else None
     if runs is None or sample is None:
         return '<p class="note">A replay needs a sweep of decoder.k with k = 0 in it.</p>'
     try:

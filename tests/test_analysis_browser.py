@@ -77,7 +77,7 @@ def test_the_replay_as_a_page_of_its_own_takes_keys_everywhere(page: Any, report
     page.goto((report.parent / "replay.html").as_uri())
     _fits(page)
     replay = page.locator("[data-replay]")
-    for key, frame in (("ArrowRight", "1"), ("ArrowRight", "2"), ("ArrowLeft", "1"), ("Home", "0")):
+    for key, frame in (("ArrowRight", "2"), ("ArrowRight", "3"), ("ArrowLeft", "2"), ("Home", "0")):
         page.keyboard.press(key)
         assert replay.get_attribute("data-frame") == frame
     first, last = replay.locator(".side").first, replay.locator(".side").last
@@ -91,6 +91,24 @@ def test_the_replay_as_a_page_of_its_own_takes_keys_everywhere(page: Any, report
     assert calls[0] > calls[1]  # k = 0 takes more calls than k = 7
 
 
+def test_by_the_clock_each_run_has_what_it_had_filled_by_then_and_the_first_to_be_done_is_named(
+    page: Any, report: Path
+) -> None:
+    page.goto((report.parent / "replay.html").as_uri())
+    replay = page.locator("[data-replay]")
+    replay.get_by_label("pace").select_option("clock")
+    assert replay.get_attribute("data-frame") == "0"
+    assert replay.locator(".token.filled").count() == 0
+    page.keyboard.press("ArrowRight")  # to the end of the first call of any run
+    assert replay.locator(".token.filled").count() > 0
+    page.keyboard.press("End")
+    ends = [side.inner_text() for side in replay.locator(".side").all()]
+    assert sorted(re.findall(r"done after [\d.]+ s, (\w+)", "".join(ends))) == ["first", "second"]
+    page.keyboard.press("Home")
+    page.keyboard.press(" ")
+    page.wait_for_function("Number(document.querySelector('[data-replay]').dataset.frame) > 1")
+
+
 def _fits(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
@@ -98,6 +116,8 @@ def _fits(page: Any) -> None:
 def _step_by_step(page: Any, replay: Any) -> None:
     """By mouse, by keyboard, and what a screen reader is told."""
     filled, live = replay.locator(".side").first.locator(".token.filled"), replay.locator("[aria-live]")
+    assert filled.count() > 0  # it starts with the first call: something to see
+    replay.get_by_label("One step back").click()
     assert filled.count() == 0
     replay.get_by_label("One step forward").click()
     assert filled.count() > 0

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from analysis.__main__ import main
 from analysis.replay import tokens as token_module
+from analysis.replay.film import HELD_SECONDS, SECONDS, Lane
 from analysis.replay.page import page
 from analysis.replay.select import telling_sample
 from analysis.replay.trace import trace
 from lopa_bench.errors import RunError
 from lopa_bench.records.finding import find_run
+from lopa_bench.records.runs import Run
 from tests.analysis_runs import write_run
 from tests.test_records import sample, step
 
@@ -127,4 +130,55 @@ def test_the_sample_shown_by_default_is_the_median_of_those_both_runs_solved(tmp
             (sample(i, content_tokens=n, correct=m == "+"), [step(0)]) for i, (n, m) in enumerate(zip(lengths, marks))
         ]
         write_run(tmp_path, name, {"name": "d2f"}, rows)
-    assert telling_sample(*(find_run(name, tmp_path) for name in "ab")) == "p3"  # of 1, 3, 5, 7 the upper middle
+    assert telling_sample([find_run(name, tmp_path) for name in "ab"]) == "p3"  # of 1, 3, 5, 7 the upper middle
+
+
+def timed(root: Path, name: str, seconds: float, **changes: Any) -> Run:
+    """A run of one sample whose every call takes this long."""
+    write_run(root, name, {"name": "d2f"} | changes, [(SAMPLE, [one | {"seconds": seconds} for one in STEPS])])
+    return find_run(name, root)
+
+
+def test_a_replay_knows_when_each_call_was_over_or_says_that_nobody_took_the_time(root: Path) -> None:
+    found = trace(timed(root, "clocked", 0.5), "p0")
+    assert [one["done"] for one in found["steps"]] == [0.5, 1.0, 1.0]  # the last needed no call
+    write_run(root, "batched", {"name": "d2f"}, [(SAMPLE, [one | {"seconds": None} for one in STEPS])])
+    assert {one["done"] for one in trace(find_run("batched", root), "p0")["steps"]} == {None}
+
+
+def test_a_race_is_over_when_the_slowest_is_and_slowed_down_alike_for_all(root: Path) -> None:
+    runs = [timed(root, "slow", 0.5), timed(root, "quick", 0.1, tau_conf=0.5)]
+    path = root / "race.gif"
+    assert main(["race", "slow", "quick", "--outputs", str(root), "--gif", str(path)]) == 0
+    with Image.open(path) as film:
+        assert sum(_durations(film)) == pytest.approx(1000 * (SECONDS + HELD_SECONDS), rel=0.1)
+    slow, quick = (Lane(trace(run, "p0"), "") for run in runs)
+    assert (slow.finish, quick.finish) == (1.0, 0.2)
+    assert slow.filled_at == {1: 0.5, 0: 1.0, 5: 1.0, 2: 1.0, 3: 1.0}
+
+
+def _durations(film: Any) -> list[int]:
+    found = []
+    for number in range(film.n_frames):
+        film.seek(number)
+        found.append(film.info["duration"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("names", "path", "message"),
+    [
+        (["batched"], "x.gif", "no time for each call"),
+        (["slow"] * 7, "x.gif", "up to 6 runs, not 7"),
+        (["slow"], "x.avi", "written as .gif or .mp4"),
+        (["slow", "nobody"], "x.gif", "'nobody' names no single run"),
+    ],
+)
+def test_what_cannot_be_raced_is_said(
+    names: list[str], path: str, message: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timed(root, "slow", 0.5)
+    write_run(root, "batched", {"name": "d2f"}, [(SAMPLE, [one | {"seconds": None} for one in STEPS])])
+    assert main(["race", *names, "--outputs", str(root), "--sample", "p0", "--gif", str(root / path)]) == 2
+    assert message in capsys.readouterr().err
+    assert not (root / path).exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analysis.study import Study
 from lopa_bench.records.runs import Run
 
@@ -17,13 +19,18 @@ def pair(study: Study) -> tuple[Run, Run] | None:
     return series[0], min(series[1:], key=lambda run: abs((run.k or 0) - WANTED_K))
 
 
-def telling_sample(a: Run, b: Run) -> str | None:
-    """Of the problems that both runs solved the one of median length, so that neither an easy nor a failed one stands
-    for all; of all decoded ones when none was solved twice.
+def telling_sample(runs: Sequence[Run]) -> str | None:
+    """Of the problems that all runs solved the one of median length, so that neither an easy nor a failed one stands
+    for all; of all decoded ones when none was solved by all.
     """
     columns = ["problem_id", "sample_index", "correct", "content_tokens"]
-    right = a.samples.select(columns).to_pandas().merge(b.samples.select(columns).to_pandas(), on=columns[:2])
-    right = right[(right["sample_index"] == 0) & right["content_tokens_x"].notna() & right["content_tokens_y"].notna()]
-    solved = right[(right["correct_x"] == True) & (right["correct_y"] == True)]  # noqa: E712  # null is neither
-    candidates = (solved if len(solved) else right).sort_values("content_tokens_x", kind="stable")
+    tables = [run.samples.select(columns).to_pandas() for run in runs]
+    shared = tables[0]
+    for number, table in enumerate(tables[1:]):
+        shared = shared.merge(table, on=columns[:2], suffixes=("", f"_{number}"))
+    lengths = [name for name in shared if name.startswith("content_tokens")]
+    verdicts = [name for name in shared if name.startswith("correct")]
+    shared = shared[(shared["sample_index"] == 0) & shared[lengths].notna().all(axis=1)]
+    solved = shared[(shared[verdicts] == True).all(axis=1)]  # noqa: E712  # null is neither
+    candidates = (solved if len(solved) else shared).sort_values("content_tokens", kind="stable")
     return None if candidates.empty else str(candidates["problem_id"].iloc[len(candidates) // 2])

@@ -6,6 +6,7 @@ branch and then the positions that the fill rule fills from the winner's own pre
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from analysis.labels import decoding, model_of, source_of, task_of
@@ -31,11 +32,20 @@ def trace_of(run: Run, row: Row, steps: list[Row], text: TokenText | None) -> di
     """The same of rows that were read before; `steps` in their order."""
     _check(run, row, steps)
     start, ids = row["prompt_tokens"], row["token_ids"]
-    calls = [_call(step, start, text) for step in steps]
+    ends = _ends(steps)
+    calls = [_call(step, start, text) | {"done": end} for step, end in zip(steps, ends, strict=True)]
     tokens = {position: token for step in steps for position, token in _filled(step, start)}
     unseen = [position for position in range(len(ids)) if position not in tokens]
     if unseen:  # a lookahead branch was complete before it was verified: no call was needed for its token
-        calls.append({"fill": [[position, None] for position in unseen], "extra": None, "branches": [], "call": False})
+        calls.append(
+            {
+                "fill": [[position, None] for position in unseen],
+                "extra": None,
+                "branches": [],
+                "call": False,
+                "done": ends[-1],
+            }
+        )
     tokens |= dict(enumerate(ids))
     return {
         "run": plain(run.id),
@@ -51,6 +61,14 @@ def trace_of(run: Run, row: Row, steps: list[Row], text: TokenText | None) -> di
         "facts": plain(f"{task_of(run)}; {source_of(run)}; {run.backend} on {run.device} {run.dtype}"),
         "decoded": text is not None,
     }
+
+
+def _ends(steps: list[Row]) -> list[float | None]:
+    """When each call was over, in seconds since the first began; null where no call has a time, as in a batch."""
+    seconds = [step["seconds"] for step in steps]
+    if any(one is None for one in seconds):
+        return [None] * len(steps)
+    return [round(end, 6) for end in accumulate(seconds)]
 
 
 def sample_ids(run: Run) -> list[str]:

@@ -1,5 +1,6 @@
 "use strict";
-// One replay for each [data-replay] element. Frame t shows the text after the first t calls.
+// One replay for each [data-replay] element. By call, frame t shows the text after the first t calls of each run; by the
+// clock, what each run had filled when t milliseconds were over.
 (() => {
   const make = (name, attributes = {}, text = null) => {
     const node = name === "svg" || attributes.svg
@@ -16,6 +17,10 @@
   };
   const ramp = (colour) => `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map(colour).join(", ")})`;
   const visible = (text) => text.replace(/\n/g, "↵\n");
+  const SLOWER = [1, 5, 20, 100];  // factors of the clock; the first that makes it last long enough to be seen is taken
+  const SEEN_SECONDS = 6;
+  const seconds = (value) => `${value < 1 ? value.toFixed(3) : value.toFixed(2)} s`;
+  const place = (rank) => ["first", "second", "third", "fourth"][rank] ?? `${rank + 1}th`;
 
   // When each position was filled, and with which probability (null: a lookahead token, whose own is not recorded).
   function arrivals(run) {
@@ -28,16 +33,24 @@
   }
 
   class Side {
-    constructor(run, frames) {
-      this.run = run; this.frames = frames; this.arrival = arrivals(run);
+    constructor(run, frames, scale) {
+      this.run = run; this.frames = frames; this.scale = scale; this.arrival = arrivals(run);
+      this.finish = run.steps.at(-1)?.done ?? null;
       this.node = make("div", { class: "side", role: "group", "aria-label": run.title });
       this.node.append(make("h4", {}, run.title));
+      const track = this.node.appendChild(make("div", { class: "track", "aria-hidden": "true" }));
+      this.runner = track.appendChild(make("span"));
       this.status = this.node.appendChild(make("p", { class: "status" }));
+      this.node.append(make("p", { class: "verdict" }, run.verdict));
       const box = this.node.appendChild(make("div", { class: "text", role: "group", "aria-label": "text so far" }));
       this.tokens = run.tokens.map((token) => box.appendChild(make("span", { class: "token" }, visible(token.text))));
       this.drawOrder();
       this.branches = this.node.appendChild(make("div", { class: "branches" }));
-      this.verdict = this.node.appendChild(make("p", { class: "status" }));
+    }
+    // How many steps were over at this frame.
+    at(frame, byClock) {
+      if (!byClock) return Math.min(frame, this.run.steps.length);
+      return this.run.steps.filter((step) => step.done * 1000 <= frame + 1e-6).length;
     }
     // Position from left to right, call from top to bottom: a diagonal is left-to-right text.
     drawOrder() {
@@ -51,8 +64,8 @@
       }
       this.node.append(svg, make("p", { class: "status" }, "Filling order: position from left to right, call from top to bottom."));
     }
-    show(frame, colourBy) {
-      const at = Math.min(frame, this.run.steps.length);
+    show(frame, colourBy, byClock, rank) {
+      const at = this.at(frame, byClock);
       const step = at > 0 ? this.run.steps[at - 1] : null;
       const next = this.run.steps[at] ?? null;
       const tried = new Set((next?.branches ?? []).map((branch) => branch.position).filter((p) => p !== null));
@@ -60,7 +73,7 @@
       this.tokens.forEach((node, position) => {
         const arrival = this.arrival.get(position);
         const here = arrival !== undefined && arrival.at <= at;
-        const fresh = here && arrival.at === at && frame <= this.run.steps.length;
+        const fresh = here && arrival.at === at && (byClock ? at < this.run.steps.length : frame <= this.run.steps.length);
         node.className = ["token", here ? "filled" : "masked", fresh ? "fresh" : "", tried.has(position) && !here ? "tried" : "",
           this.run.tokens[position].behind ? "behind" : ""].join(" ").trim();
         if (here) node.removeAttribute("aria-hidden"); else node.setAttribute("aria-hidden", "true");
@@ -73,11 +86,14 @@
       });
       const calls = this.run.steps.slice(0, at).filter((one) => one.call).length;
       const rate = calls ? `, ${(filled / calls).toFixed(2)} a call` : "";
-      const done = at === this.run.steps.length ? ", done" : "";
+      const isDone = at === this.run.steps.length;
+      const end = byClock ? ` after ${seconds(this.finish)}` : "";
+      const done = isDone ? `, done${end}${rank === null ? "" : `, ${place(rank)}`}` : "";
       this.status.textContent = `call ${calls} of ${this.run.calls}: ${filled} of ${this.tokens.length} positions${rate}${done}`;
-      this.verdict.textContent = done ? this.run.verdict : "\u00a0";
+      this.runner.style.width = `${100 * filled / Math.max(1, this.tokens.length)}%`;
+      this.node.classList.toggle("done", isDone);
       this.showBranches(step);
-      return this.describe(step, at, frame, calls);
+      return this.describe(step, byClock ? isDone : frame > this.run.steps.length, calls);
     }
     showBranches(step) {
       const branches = step?.branches ?? [];
@@ -86,23 +102,25 @@
       const table = make("table");
       table.append(make("caption", {}, branches[0].score === null ? "Rows of this call. Each assumed what is shown beyond the row before it; the call was followed as far as it confirmed them." : "Branches of this call. Each tried one more token; the best score won."));
       const head = table.appendChild(make("thead")).appendChild(make("tr"));
-      for (const text of ["branch", "extra token", "score", ""]) head.append(make("th", { scope: "col" }, text));
+      const [low, high] = this.scale;
+      const isScored = branches[0].score !== null;
+      const bars = `bars: ${low.toFixed(1).replace("-", "−")} to ${high.toFixed(1)}`;
+      for (const text of ["branch", "extra token", ...(isScored ? ["score", bars] : [])]) head.append(make("th", { scope: "col" }, text));
       const body = table.appendChild(make("tbody"));
-      const scores = branches.map((branch) => branch.score);
-      const low = Math.min(...scores), span = Math.max(...scores) - low || 1;
       branches.forEach((branch, rank) => {
         const row = body.appendChild(make("tr", branch.won ? { class: "won" } : {}));
         row.append(make("th", { scope: "row" }, (rank === 0 ? "anchor" : String(rank)) + (branch.won ? " ✓ won" : "")));
         row.append(make("td", { class: "extra" }, branch.text === null ? "–" : `${visible(branch.text).replace("\n", "")} at ${branch.position}`));
-        row.append(make("td", {}, branch.score === null ? "–" : branch.score.toFixed(3).replace("-", "−")));
+        if (!isScored) return;
+        row.append(make("td", {}, branch.score.toFixed(3).replace("-", "−")));
         const meter = row.appendChild(make("td", { class: "meter", "aria-hidden": "true" }));
-        meter.append(make("span", { style: `width:${8 + 92 * (branch.score - low) / span}%` }));
+        meter.append(make("span", { style: `width:${100 * (branch.score - low) / (high - low || 1)}%` }));
       });
       this.branches.replaceChildren(table);
     }
-    describe(step, at, frame, calls) {
+    describe(step, isOver, calls) {
       if (!step) return `${this.run.title}: all masked.`;
-      if (frame > this.run.steps.length) return `${this.run.title}: done after ${calls} calls.`;
+      if (isOver) return `${this.run.title}: done after ${calls} calls.`;
       const places = [...(step.extra === null ? [] : [step.extra]), ...step.fill.map(([position]) => position)].sort((a, b) => a - b);
       const words = places.slice(0, 12).map((position) => this.run.tokens[position].text.trim() || "space").join(", ") + (places.length > 12 ? ", and more" : "");
       const winner = step.branches.findIndex((branch) => branch.won);
@@ -110,9 +128,27 @@
     }
   }
 
+  // In which order the runs were done; two that took the same time share a place.
+  function finishing(runs, isTimed) {
+    if (!isTimed || runs.length < 2) return runs.map(() => null);
+    const ends = runs.map((run) => run.steps.at(-1).done);
+    return ends.map((end) => ends.filter((other) => other < end).length);
+  }
+
+  // One scale for the scores of all calls and runs: bars of two calls can be compared.
+  function scaleOf(runs) {
+    const scores = runs.flatMap((run) => run.steps.flatMap((step) => (step.branches.length > 1 ? step.branches.map((branch) => branch.score) : [])));
+    const known = scores.filter((score) => score !== null);
+    return known.length ? [Math.min(0, ...known), Math.max(0, ...known)] : [0, 1];
+  }
+
   function start(root, runs) {
     const frames = Math.max(...runs.map((run) => run.steps.length));
-    const state = { frame: 0, timer: null, colourBy: "step" };
+    const isTimed = runs.every((run) => run.steps.every((step) => step.done !== null));
+    const duration = isTimed ? Math.ceil(1000 * Math.max(...runs.map((run) => run.steps.at(-1).done))) : 0;
+    const ranks = finishing(runs, isTimed);
+    const state = { frame: 0, timer: null, colourBy: "step", byClock: false };
+    const last = () => (state.byClock ? duration : frames);
     const bar = root.appendChild(make("div", { class: "bar" }));
     const button = (text, label, action) => {
       const node = bar.appendChild(make("button", { type: "button", "aria-label": label }, text));
@@ -132,34 +168,64 @@
       select.addEventListener("change", () => action(select.value));
       return select;
     };
+    const ways = [["call", "by call"], ...(isTimed ? [["clock", "by the clock"]] : [])];
+    choice("pace", ways, (value) => setWay(value === "clock")).title = isTimed ? "" : "not all of these runs have a time for each call";
     choice("colour", [["step", "by call"], ["confidence", "by confidence"]], (value) => { state.colourBy = value; go(state.frame); });
-    const speed = choice("speed", [["700", "slow"], ["350", "normal"], ["140", "fast"]], () => { if (state.timer !== null) { pause(); run(); } });
-    speed.value = "350";
+    const speed = choice("speed", [], () => { if (state.timer !== null) { pause(); run(); } });
     const legend = bar.appendChild(make("span", { class: "legend" }));
     const live = root.appendChild(make("p", { class: "status", role: "status", "aria-live": "polite" }));
     const sides = root.appendChild(make("div", { class: "sides" }));
-    const views = runs.map((one) => new Side(one, frames));
+    const scale = scaleOf(runs);
+    const views = runs.map((one) => new Side(one, frames, scale));
     for (const view of views) sides.append(view.node);
-    root.append(make("p", { class: "keys" }, "Keys: space plays and pauses, ← and → step, Home and End jump. Outlined tokens were filled in this call; hatched places are tried by the next call's branches."));
+    root.append(make("p", { class: "keys" }, "Keys: space plays and pauses, ← and → step, Home and End jump. Outlined tokens were filled in this call; hatched places are tried by the next call's branches; dotted ones stand behind the end of the answer."));
 
+    function setWay(byClock) {
+      pause();
+      state.byClock = byClock;
+      const fit = SLOWER.find((factor) => duration * factor >= 1000 * SEEN_SECONDS) ?? SLOWER.at(-1);
+      const options = byClock
+        ? SLOWER.map((factor) => [String(factor), factor === 1 ? "real time" : `${factor} times slower`])
+        : [["700", "slow"], ["350", "normal"], ["140", "fast"]];
+      speed.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
+      speed.value = byClock ? String(fit) : "350";
+      slider.max = last();
+      slider.setAttribute("aria-label", byClock ? "Milliseconds" : "Call");
+      go(byClock ? 0 : 1);
+    }
     function go(frame) {
-      state.frame = Math.max(0, Math.min(frames, frame));
+      state.frame = Math.max(0, Math.min(last(), frame));
       slider.value = state.frame;
-      slider.setAttribute("aria-valuetext", `call ${state.frame} of ${frames}`);
-      const texts = views.map((view) => view.show(state.frame, state.colourBy));
+      slider.setAttribute("aria-valuetext", state.byClock ? `${Math.round(state.frame)} of ${duration} ms` : `call ${state.frame} of ${frames}`);
+      const texts = views.map((view, index) => view.show(state.frame, state.colourBy, state.byClock, state.byClock ? ranks[index] : null));
       if (state.timer === null) live.textContent = texts.join(" ");
       const steps = state.colourBy === "step";
-      legend.replaceChildren(make("span", {}, steps ? "first call" : "probability 0.3"),
+      const clock = state.byClock ? `${seconds(state.frame / 1000)} · ` : "";
+      legend.replaceChildren(make("span", { class: "clock" }, clock), make("span", {}, steps ? "first call" : "probability 0.3"),
         make("span", { class: "ramp", style: `background:${steps ? ramp(byStep) : ramp((x) => byConfidence(0.3 + 0.7 * x))}` }),
         make("span", {}, steps ? "last" : "1 (grey: lookahead token)"));
-      root.dataset.frame = state.frame;
+      root.dataset.frame = Math.round(state.frame);
     }
-    function step(by) { pause(); go(state.frame + by); }
+    // By the clock: to the end of the next or the last call of any run.
+    function step(by) {
+      pause();
+      if (!state.byClock) return go(state.frame + by);
+      const ends = runs.flatMap((one) => one.steps.map((own) => 1000 * own.done)).sort((a, b) => a - b);
+      go(by > 0 ? ends.find((end) => end > state.frame + 1e-6) ?? duration : ends.findLast((end) => end < state.frame - 1e-6) ?? 0);
+    }
     function run() {
-      if (state.frame >= frames) go(0);
+      if (state.frame >= last()) go(0);
       live.textContent = "Playing.";
-      state.timer = setInterval(() => { if (state.frame >= frames) pause(); else go(state.frame + 1); }, Number(speed.value));
       label("❚❚ Pause", "Pause", "true");
+      if (!state.byClock) {
+        state.timer = setInterval(() => { if (state.frame >= frames) pause(); else go(state.frame + 1); }, Number(speed.value));
+        return;
+      }
+      const began = performance.now(), from = state.frame, factor = Number(speed.value);
+      state.timer = setInterval(() => {
+        go(from + (performance.now() - began) / factor);
+        if (state.frame >= duration) pause();
+      }, 30);
     }
     function pause() {
       if (state.timer === null) return;
@@ -173,7 +239,7 @@
     }
     const keys = {
       " ": () => (state.timer === null ? run() : pause()), ArrowRight: () => step(1), ArrowLeft: () => step(-1),
-      Home: () => { pause(); go(0); }, End: () => { pause(); go(frames); },
+      Home: () => { pause(); go(0); }, End: () => { pause(); go(last()); },
     };
     (root.dataset.keys === "page" ? document : root).addEventListener("keydown", (event) => {
       const own = event.target.closest("input, select, summary, a, pre");
@@ -184,7 +250,7 @@
     });
     if (root.dataset.keys !== "page") root.tabIndex = 0;
     root.dataset.playing = "false";
-    go(0);
+    setWay(false);
   }
 
   window.startReplay = start;
