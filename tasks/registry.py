@@ -21,6 +21,7 @@ TASKS: dict[str, str] = {
     "mbpp_plus": "tasks.code.mbpp:MbppPlus",
     "humaneval": "tasks.code.humaneval:HumanEval",
     "humaneval_plus": "tasks.code.humaneval:HumanEvalPlus",
+    "requests": "tasks.requests:Requests",
 }
 
 

@@ -34,7 +34,7 @@ from lopa_bench.plan.checksums import remembered_sha256
 
 OURS = (*SIBLINGS, "lopa_bench")
 CODE_ENDINGS = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES)
-LONGEST_NAME = 255
+LONGEST_NAME = 255  # bytes
 
 
 def targets(settings: Any) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _named_files(tree: ast.Module, folder: Path) -> list[tuple[str, Path]]:
     there whose name stands in the code.
     """
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    plain = {text for text in texts if 0 < len(text) <= LONGEST_NAME and text.isprintable()}
+    plain = {text for text in texts if text.isprintable() and 0 < len(text.encode()) <= LONGEST_NAME}
     names = sorted({Path(text) for text in plain if not Path(text).is_absolute() and ".." not in Path(text).parts})
     found = []
     for sign, place in (("", folder), ("./", Path.cwd())):

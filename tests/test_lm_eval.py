@@ -1,0 +1,102 @@
+"""lm-eval itself, on the embedded model and local rows: its verdicts are ours, and the run beside has them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lopa_bench.records.finding import find_runs
+from lopa_bench.records.reading import read_samples
+from tasks.gsm8k import lm_eval as rule
+from tests.import_graph import ROOT
+from tests.warm import Warm
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="lm-eval is not installed ([lm_eval])"),
+]
+
+EMBEDDED = ROOT / "tasks" / "embedded"
+LIMIT = 20
+TASK: dict[str, Any] = {
+    "task": "gsm8k_local",
+    "dataset_path": "json",
+    "dataset_kwargs": {"data_files": {name: str(EMBEDDED / f"gsm8k_{name}.jsonl") for name in ("train", "test")}},
+    "output_type": "generate_until",
+    "test_split": "test",
+    "doc_to_text": "{{question}}",
+    "doc_to_target": "{{answer}}",
+    "generation_kwargs": {"until": ["Question:", "</s>", "<|im_end|>"], "do_sample": False},
+    "metric_list": [
+        {"metric": "exact_match", "ignore_case": True, "regexes_to_ignore": [",", "\\$", "(?s).*#### ", "\\.$"]}
+    ],
+    "filter_list": [
+        {
+            "name": "strict-match",
+            "filter": [{"function": "regex", "regex_pattern": "#### (\\-?[0-9\\.\\,]+)"}, {"function": "take_first"}],
+        }
+    ],
+}
+CHOICE = TASK | {"task": "choice", "output_type": "multiple_choice", "doc_to_choice": "{{[answer, 'no']}}"}
+MODEL = "model=mini decoder=lopa decoder.k=4 run.progress=false"
+
+
+def evaluate(folder: Path, task: dict[str, Any], *words: str, config: str = MODEL) -> subprocess.CompletedProcess[str]:
+    (folder / "task.yaml").write_text(yaml.safe_dump(task))
+    arguments = ["--model", "lopa_bench", "--tasks", task["task"], "--include_path", str(folder), "--limit", str(LIMIT)]
+    arguments += ["--output_path", str(folder / "results"), "--apply_chat_template"]
+    config = f"config={config} run.out={folder / 'out'}"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hf"), "PYTHONPATH": _path()}
+    command = [sys.executable, "-m", "lopa_bench.lm_eval", *arguments, *words, "--model_args", config]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+
+
+def _path() -> str:
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def test_strict_match_is_ours_and_so_are_the_texts(tmp_path: Path, warm: Warm) -> None:
+    done = evaluate(tmp_path, TASK)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "results").rglob("results*.json")
+    results = json.loads(path.read_text())
+    (run,) = find_runs(tmp_path / "out")
+    rows = read_samples(run.folder).to_pylist()
+    golds = [json.loads(line)["answer"] for line in (EMBEDDED / "gsm8k_test.jsonl").open()][:LIMIT]
+    ours = [rule.exact_match(rule.strict(row["answer_text"]), gold) for row, gold in zip(rows, golds, strict=True)]
+    found = results["results"]["gsm8k_local"]
+    assert found["exact_match,strict-match"] == sum(ours) / LIMIT
+    assert 0 < sum(ours) < LIMIT
+    assert [row["correct"] for row in rows] == ours
+    assert run.row["accuracy"] == sum(ours) / LIMIT
+    numbers = results["lopa_bench"]["tasks"]["gsm8k_local"]
+    assert (numbers["preset"], numbers["forwards"], numbers["tpf"]) == (
+        "effective", sum(row["forwards"] for row in rows), run.row["tpf"],
+    )  # fmt: skip
+    assert found["tpf,effective"] == numbers["tpf"]
+    alone = warm.run(*MODEL.split(), f"task.limit={LIMIT}", f"run.out={tmp_path / 'alone'}")
+    (same,) = find_runs(tmp_path / "alone")
+    assert alone.code == 0
+    assert read_samples(same.folder)["token_ids"].to_pylist() == [row["token_ids"] for row in rows]
+    again = evaluate(tmp_path, TASK)
+    assert "finished at" in again.stderr
+    assert len(find_runs(tmp_path / "out")) == 1
+
+
+def test_a_likelihood_is_refused_before_anything_else(tmp_path: Path) -> None:
+    done = evaluate(tmp_path, CHOICE)
+    assert (done.returncode, done.stderr.splitlines()[-1][:36]) == (2, "error: choice (multiple_choice): thi")
+
+
+def test_a_wrong_word_is_one_message(tmp_path: Path) -> None:
+    done = evaluate(tmp_path, TASK, config="model=mini decoder.kk=4")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: decoder.kk is no setting")
