@@ -11,8 +11,9 @@ import torch
 
 from decoders import DecoderConfig, Vocabulary, decode, make_decoder
 from decoders.types import Keep, Readout, Request
-from lopa_bench.backends.local import LocalBackend, Pending, Session
+from lopa_bench.backends.local import LocalBackend, Pending
 from lopa_bench.backends.readout import read_out
+from lopa_bench.backends.session import Session
 from lopa_bench.engines.masked import MaskedEngine
 from lopa_bench.models.checkpoint.loader import load_model
 from lopa_bench.models.network import attention

@@ -53,6 +53,7 @@ DRAFTED = step(
 LOOKAHEAD = ("lookahead_counts", "fresh_probs", "bonus", "gain", "base_fills",
              "taken_positions", "taken_tokens", "taken_probs")  # fmt: skip
 NO_LOOKAHEAD: dict[str, Any] = dict.fromkeys(LOOKAHEAD)
+ONE_PROCESS: dict[str, Any] = {"readout_bytes": None, "commit_bytes": None}
 
 
 def generation(*ids: int, reason: str = "eos") -> Generation:
@@ -121,6 +122,7 @@ SAMPLE = {
     "token_ids": [5, 6, 7, 8, 9, 10, 1, 3], "token_source": "ids", "batch": 4, "approximate": True, "error": None,
     "wall_s": 2.5, "seed": 77, "concurrency": 1, "cached_tokens": None, "attempts": None, "sent_s": None,
     "server_s": None, "ttft_s": None, "itl_s": None, "machine": "node7 (Xeon, 8 threads)",
+    "branch_ranks": 1,
 }  # fmt: skip
 
 
@@ -196,19 +198,19 @@ def test_every_column_of_a_step() -> None:
             "step": 0, "window_start": 3, "window_width": 8, "branches": 1, "winner": 0, "winner_score": 0.5,
             "anchor_score": 0.5, "scores": [0.5], "lookahead_positions": [], "lookahead_tokens": [],
             "positions": [3, 4], "tokens": [5, 6], "probs": [0.5, 0.75], "masks_left": 6, "cached": 0,
-            "tokens_processed": 11, "seconds": 0.5, **NO_LOOKAHEAD,
+            "tokens_processed": 11, "seconds": 0.5, **NO_LOOKAHEAD, **ONE_PROCESS,
         },
         key | {
             "step": 1, "window_start": 4, "window_width": 6, "branches": 3, "winner": 2, "winner_score": 0.75,
             "anchor_score": 0.25, "scores": [0.25, 0.5, 0.75], "lookahead_positions": [5, 6],
             "lookahead_tokens": [7, 8], "positions": [5], "tokens": [7], "probs": [0.875], "masks_left": 2, "cached": 4,
-            "tokens_processed": 18, "seconds": 1.0, **NO_LOOKAHEAD,
+            "tokens_processed": 18, "seconds": 1.0, **NO_LOOKAHEAD, **ONE_PROCESS,
         },
         key | {
             "step": 2, "window_start": 7, "window_width": 4, "branches": 2, "winner": 0, "winner_score": 0.625,
             "anchor_score": 0.625, "scores": [0.625, 0.125], "lookahead_positions": [9], "lookahead_tokens": [10],
             "positions": [], "tokens": [], "probs": [], "masks_left": 0, "cached": 6,
-            "tokens_processed": 8, "seconds": 0.25, **NO_LOOKAHEAD,
+            "tokens_processed": 8, "seconds": 0.25, **NO_LOOKAHEAD, **ONE_PROCESS,
         },
     ]  # fmt: skip
 

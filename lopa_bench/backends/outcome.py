@@ -7,11 +7,21 @@ from dataclasses import dataclass, field
 from decoders.types import Generation
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that each process of a decode received from the others for one forward: `readout`, ids, probabilities and
+    measures of the masked positions of other ranks' rows; `commit`, the winner's keys and values.
+    """
+
+    readout: int
+    commit: int
+
+
 @dataclass
 class Outcome:
     """What became of one sample. Times in seconds, device work included; None in packed runs.
 
-    `cached`: prompt positions taken over from an earlier request.
+    `cached`: prompt positions taken over from an earlier request. `traffic`: of each forward; None for one process.
     """
 
     generation: Generation | None
@@ -21,6 +31,7 @@ class Outcome:
     prefill_s: float | None = None
     total_s: float | None = None
     error: str | None = None
+    traffic: list[Traffic] | None = None
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,18 @@ Change = Callable[[Tensor], Tensor]  # from the distributions [N, V] of a call t
 
 
 def read_out(
-    logits_NV: Tensor, readout: Readout, mask_id: int | None, forward: int = 0, change: Change | None = None
+    logits_NV: Tensor,
+    readout: Readout,
+    mask_id: int | None,
+    forward: int = 0,
+    change: Change | None = None,
+    among: tuple[int, int] | None = None,
 ) -> dict[str, np.ndarray]:
     """Best token [N] int64, its probability [N] float32, and the measures that `readout` asks for.
 
     With a temperature the token is drawn; `forward` is the number of the decode's forward, so that each draws anew and
     a decode does not depend on what else is decoded. `change` answers for the measure "kl", which needs a memory.
+    `among` = (first, count): these N are a part, from `first` on, of `count` positions for which the forward draws.
 
     The softmax is computed in float32 or wider. The mask id is never the best token; the lowest id wins ties. One
     transfer brings everything to the host, which also waits for the device. A causal model has no mask id (None).
@@ -43,7 +49,9 @@ def read_out(
         left_NV.scatter_(1, candidates_NV.argmax(-1, keepdim=True), True)  # a mask id that is kept may beat them all
         candidates_NV, logits_NV = (one.masked_fill(~left_NV, -torch.inf) for one in (candidates_NV, logits_NV))
     if readout.temperature > 0:
-        token_N = (candidates_NV + _gumbel(candidates_NV.shape, readout.seed, forward).to(logits_NV.device)).argmax(-1)
+        first, count = among or (0, len(candidates_NV))
+        noise_NV = _gumbel((count, candidates_NV.shape[1]), readout.seed, forward)[first : first + len(candidates_NV)]
+        token_N = (candidates_NV + noise_NV.to(logits_NV.device)).argmax(-1)
         best_N = candidates_NV.gather(-1, token_N[:, None])[:, 0]
     else:
         best_N, token_N = candidates_NV.max(-1)
@@ -140,7 +148,7 @@ class Before:
             self.first = min(self.first, low)
 
 
-def _gumbel(shape: torch.Size, seed: int, forward: int) -> Tensor:
+def _gumbel(shape: tuple[int, int], seed: int, forward: int) -> Tensor:
     """Noise whose addition to logits makes the argmax a draw from their softmax. Made on the CPU: equal everywhere."""
     mixed = np.random.SeedSequence([seed, forward]).generate_state(1, np.uint64)[0]
     generator = torch.Generator().manual_seed(int(mixed >> 1))

@@ -14,6 +14,7 @@ from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.engines.room import Demand, check_memory
 from lopa_bench.models.device import dtype_name, free_memory, pick_device, pick_dtype
 from lopa_bench.models.loaded import Opened, check_prompts, check_room, count_parameters, load, open_checkpoint
+from lopa_bench.models.network.transformer import Transformer
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import LocalSettings
@@ -34,11 +35,18 @@ class MaskedEngine(Engine):
         check_prompts(opened, prompt_ids)
         self._check_memory(plan, opened, prompt_ids)
         self.model = load(config.model, backend, config.run.batch, opened)
-        self.backend = LocalBackend(self.model.network, prefix_reuse=backend.prefix_reuse)
+        self.backend = self._backend_of(self.model.network, backend)
         self.device, self.dtype = self.model.device, self.model.dtype
         self.codec = self.model.codec
         self.end_ids = self.model.vocabulary.end_ids
         super().__init__(plan, prompt_ids)
+
+    def _backend_of(self, network: Transformer, settings: LocalSettings) -> LocalBackend:
+        return LocalBackend(network, prefix_reuse=settings.prefix_reuse)
+
+    def _free(self, device: torch.device) -> int | None:
+        """Bytes that the model may take."""
+        return free_memory(device)
 
     def _check_memory(self, plan: Plan, opened: Opened, prompt_ids: Mapping[int, Sequence[int]]) -> None:
         """Raises CheckpointError if the weights and the widest call of the longest prompt do not fit on the device."""
@@ -54,7 +62,7 @@ class MaskedEngine(Engine):
             opened.config, count_parameters(opened.config), positions, self.decoder, prompt, opened.vocabulary,
             min(config.run.batch, len(plan.units)), dtype_name(pick_dtype(config.model.dtype, device)),
         )  # fmt: skip
-        check_memory(demand, free_memory(device), str(device))
+        check_memory(demand, self._free(device), str(device))
 
     @property
     def max_length(self) -> int:
@@ -66,12 +74,15 @@ class MaskedEngine(Engine):
     def stream(self, units: Sequence[Unit]) -> Iterator[Sample]:
         batch = self.plan.config.run.batch
         reset_peak(self.backend.device)
-        waiting = (Pending(self.prompt_ids[unit.index], partial(self._start, unit)) for unit in units)
-        for number, outcome in self.backend.stream(waiting, batch):
+        for number, outcome in self.backend.stream(self._waiting(units), batch):
             sample = self._sample(units[number], outcome)
             sample.peak_memory_bytes = peak_memory(self.backend.device) if batch == 1 else None
             yield sample
             reset_peak(self.backend.device)
+
+    def _waiting(self, units: Sequence[Unit]) -> Iterator[Pending]:
+        for unit in units:
+            yield Pending(self.prompt_ids[unit.index], partial(self._start, unit))
 
     def _start(self, unit: Unit, cached: int = 0) -> Decode:
         ids = self.prompt_ids[unit.index]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from lopa_bench.engines.base import Engine
 from lopa_bench.plan.plan import Plan
+from lopa_bench.settings.backend import LocalSettings
 
 
 def open_engine(plan: Plan, run_folder: Any) -> Engine:
@@ -22,6 +24,31 @@ def open_engine(plan: Plan, run_folder: Any) -> Engine:
         from lopa_bench.engines.autoregressive import DiffusionGemmaEngine
 
         return DiffusionGemmaEngine(plan)
+    if _is_shared(plan):
+        from lopa_bench.engines.ranked import RankedEngine
+
+        return RankedEngine(plan)
     from lopa_bench.engines.masked import MaskedEngine
 
     return MaskedEngine(plan)
+
+
+def followed(plan: Plan) -> bool:
+    """Whether this process was launched as a further rank of a decode; it has then done its part."""
+    if not (_is_shared(plan) and os.environ.get("RANK", "0") != "0"):
+        return False
+    from lopa_bench.engines.ranked import followed
+
+    return followed(plan)
+
+
+def dismiss(plan: Plan) -> None:
+    """Tells ranks that were launched beside this one that there is nothing to decode."""
+    if _is_shared(plan) and os.environ.get("WORLD_SIZE", "1") != "1":
+        from lopa_bench.engines.ranked import dismiss
+
+        dismiss(plan)
+
+
+def _is_shared(plan: Plan) -> bool:
+    return isinstance(plan.config.backend, LocalSettings) and plan.config.backend.ranks > 1

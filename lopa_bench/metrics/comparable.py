@@ -176,7 +176,9 @@ def _model(run: Run) -> tuple[Any, ...]:
 
 
 def _device(run: Run) -> str:
-    return f"{run.backend} on {run.device} {run.dtype}"
+    ranks = run.host.get("ranks") or {}
+    shared = f", {ranks['branch']} branch ranks" if ranks else ""
+    return f"{run.backend} on {run.device} {run.dtype}{shared}"
 
 
 def _machine(run: Run) -> tuple[Any, ...]:

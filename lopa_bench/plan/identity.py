@@ -29,6 +29,7 @@ from tasks.base import Task
 from tasks.types import Problem, Prompt
 
 ASKED_PATIENTLY = "how often and how patiently a server is asked changes no answer"
+SHARED_BY_RANKS = "how many processes share a decode, and how, changes its times and no id; rows say how many did"
 DEFAULT_OF_DECODERS = "what decoders take if they are not told; the decoder's own setting counts"
 CHANGES_NO_ROW: Mapping[str, str] = {
     "run.out": "where rows are written",
@@ -46,6 +47,11 @@ CHANGES_NO_ROW: Mapping[str, str] = {
     "backend.key_env": "who pays",
     "backend.slo_s": "what counts as good when rows are read",
     "backend.slo_ttft_s": "what counts as good when rows are read",
+    "backend.branch_ranks": SHARED_BY_RANKS,
+    "backend.branch_protocol": SHARED_BY_RANKS,
+    "backend.branch_check": SHARED_BY_RANKS,
+    "backend.link": SHARED_BY_RANKS,
+    "backend.rank_timeout_s": SHARED_BY_RANKS,
     "tracker": "who is told",
     "objective": "what a sweeper makes of the numbers",
     "resume": "whether rows of an earlier run are taken",

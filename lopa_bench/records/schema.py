@@ -19,7 +19,7 @@ from lopa_bench.errors import RecordError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 SERVER_ERRORS = ("timeout", "server_error", "unreachable", "refused", "invalid_reply", "empty")
 ERROR_REASONS = ("prompt_too_long", "non_finite", "error", *SERVER_ERRORS)  # counted, but in no ratio
@@ -43,7 +43,7 @@ score_details json      stop list<str>          token_ids list<int32>   token_so
 batch int64             approximate bool        error str?
 wall_s float64?         seed int64?             concurrency int64?      cached_tokens int64?
 attempts int64?         sent_s float64?         server_s float64?       ttft_s float64?
-itl_s list<float32>?    machine str?
+itl_s list<float32>?    machine str?            branch_ranks int64?
 """
 
 _STEPS = """
@@ -56,7 +56,7 @@ masks_left int32        cached int32            tokens_processed int64  seconds 
 lookahead_counts list<int32>?                   fresh_probs list<float32>?
 bonus list<float32>?    gain list<float32>?     base_fills list<int32>?
 taken_positions list<int32>?                    taken_tokens list<int32>?
-taken_probs list<float32>?
+taken_probs list<float32>?                      readout_bytes int64?    commit_bytes int64?
 """
 
 _RUN = """

@@ -22,7 +22,8 @@ import torch
 
 from decoders import Decoder, DecoderConfig, Request, decode, make_decoder
 from decoders.types import Decode
-from lopa_bench.backends.local import LocalBackend, Pending, Session
+from lopa_bench.backends.local import LocalBackend, Pending
+from lopa_bench.backends.session import Session
 from lopa_bench.models.config import Experts
 from lopa_bench.models.device import set_threads
 from lopa_bench.models.loaded import load

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders import UNMASKED
 from decoders.types import Step
+from lopa_bench.backends.outcome import Traffic
 from lopa_bench.plan.plan import Plan
 from lopa_bench.records.schema import NOT_SCORED, SCHEMA_VERSION
 from lopa_bench.run.completion import complete
@@ -60,6 +61,7 @@ class Rows:
             "peak_memory_bytes": sample.peak_memory_bytes,
             "wall_s": sample.wall_s,
             "machine": self.machine,
+            "branch_ranks": getattr(self.config.backend, "branch_ranks", None),
             "seed": sample.seed,
             "completion": "",
             "answer_text": "",
@@ -95,8 +97,10 @@ class Rows:
         if generation is None:
             return []
         seconds: Sequence[float | None] = sample.outcome.step_s or [None] * generation.forwards
+        traffic: Sequence[Traffic | None] = sample.outcome.traffic or [None] * generation.forwards
         key = {"run_id": self.run_id, "problem_id": sample.problem.id, "sample_index": sample.unit.sample_index}
-        return [key | _step(i, step, s) for i, (step, s) in enumerate(zip(generation.steps, seconds, strict=True))]
+        steps = enumerate(zip(generation.steps, seconds, traffic, strict=True))
+        return [key | _step(i, step, s) | _sent(bytes_) for i, (step, s, bytes_) in steps]
 
     def run(self, status: str, started: str) -> dict[str, Any]:
         """The run's own row, without its aggregates."""
@@ -168,6 +172,13 @@ def _step(number: int, step: Step, seconds: float | None) -> dict[str, Any]:
         "seconds": seconds,
         **{name: None if value is None else list(value) for name, value in _lookahead(step).items()},
     }
+
+
+def _sent(traffic: Traffic | None) -> dict[str, int | None]:
+    """What ranks told each other for a step."""
+    if traffic is None:
+        return {"readout_bytes": None, "commit_bytes": None}
+    return {"readout_bytes": traffic.readout, "commit_bytes": traffic.commit}
 
 
 def _lookahead(step: Step) -> dict[str, tuple[float | None, ...] | None]:

@@ -48,10 +48,15 @@ def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = N
 
     `resolved` is the same configuration as plain data, for the record; `valid` what `validate` made of it, which is
     asked if it was not before. Raises TaskError or CheckpointError before the first decode if data or model cannot be
-    had, Locked if another process is at the same run, StorageError if its files cannot be written.
+    had, Locked if another process is at the same run, StorageError if its files cannot be written. A process that is a
+    further rank of a decode has no row: rank 0 has.
     """
+    from lopa_bench.engines.opening import followed
+
     plan = make_plan(config, resolved, valid)
     runs = Path(config.run.out).expanduser() / "runs"
+    if followed(plan):
+        return Run((runs,), {"aggregates": {}})
     with claim(runs, plan.identity.key, config.resume, plan.labels) as claimed:
         row = _archived(claimed, plan) if claimed.lock is None else _carried_out(claimed, plan)
     done = as_run(row, claimed.folder)
@@ -61,7 +66,7 @@ def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = N
 
 def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
     """The row of a run after all that it lacked was done. No model is loaded if nothing is to be decoded."""
-    from lopa_bench.engines.opening import open_engine
+    from lopa_bench.engines.opening import dismiss, open_engine
     from lopa_bench.run.rows import now
 
     run_id = claimed.run_id
@@ -75,6 +80,7 @@ def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
         return _finished_before(claimed, plan)
     started = row["created"] if row else now()
     if row and not missing:  # it was ended behind the last decode
+        dismiss(plan)
         return _Runner(plan, claimed, run_id, lambda status: _again(row, status), rows, waiting).run([], _nothing)
     if plan.config.run.progress:
         backend = plan.config.backend
@@ -99,7 +105,10 @@ def _archived(claimed: Claim, plan: Plan) -> dict[str, Any]:
 
 def _finished_before(claimed: Claim, plan: Plan) -> dict[str, Any]:
     """The row of a run that has all its samples; nothing is decoded and no model is loaded."""
+    from lopa_bench.engines.opening import dismiss
+
     assert claimed.row is not None
+    dismiss(plan)
     _say(f"finished at {claimed.row['finished']}: {claimed.folder}; resume=false runs it again")
     return claimed.row | {"aggregates": _numbers(read_samples(claimed.folder), plan)}
 

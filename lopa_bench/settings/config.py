@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from decoders.allowed import choice, number
 from decoders.config import DecoderConfig
@@ -84,3 +85,22 @@ def structured(backend: str) -> DictConfig:
     schema = OmegaConf.structured(Config)
     schema.backend = SETTINGS.get(backend, LocalSettings)
     return schema
+
+
+def config_of(resolved: Mapping[str, Any]) -> Config:
+    """A configuration from its plain data, as a run's `resolved`. A dollar sign of a user's text stays one."""
+    from omegaconf import OmegaConf
+
+    given = OmegaConf.create(escaped(dict(resolved)))
+    config = OmegaConf.to_object(OmegaConf.merge(structured(resolved["backend"]["name"]), given))
+    assert isinstance(config, Config)
+    return config
+
+
+def escaped(value: Any) -> Any:
+    """Plain data in which ${...} of a text is no reference."""
+    if isinstance(value, dict):
+        return {name: escaped(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [escaped(item) for item in value]
+    return value.replace("${", "\\${") if isinstance(value, str) else value

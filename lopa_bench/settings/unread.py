@@ -23,6 +23,12 @@ CONDITIONS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "tracker.project": (lambda c: c.tracker.name != "none", "tracker=wandb"),
     "tracker.group": (lambda c: c.tracker.name != "none", "tracker=wandb"),
 }
+OF_LOCAL: dict[str, tuple[Callable[[Config], bool], str]] = {
+    "backend.branch_protocol": (lambda c: _backend(c, "branch_ranks") > 1, "backend.branch_ranks above 1"),
+    "backend.branch_check": (lambda c: _backend(c, "branch_ranks") > 1, "backend.branch_ranks above 1"),
+    "backend.link": (lambda c: _backend(c, "ranks") > 1, "backend.branch_ranks above 1"),
+    "backend.rank_timeout_s": (lambda c: _backend(c, "ranks") > 1, "backend.branch_ranks above 1"),
+}
 OF_SERVERS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "backend.args": (lambda c: _backend(c, "launch"), "backend.launch=true"),
     "backend.env": (lambda c: _backend(c, "launch"), "backend.launch=true"),
@@ -36,7 +42,7 @@ OF_SWEEPS = ("fail_fast", "against", "objective.maximise")
 
 def check_read(config: Config) -> None:
     """Raises ConfigError for the first setting that is not at its default and that nothing reads."""
-    conditions = CONDITIONS | (OF_SERVERS if isinstance(config.backend, ServerSettings) else {})
+    conditions = CONDITIONS | (OF_SERVERS if isinstance(config.backend, ServerSettings) else OF_LOCAL)
     defaults = Config(backend=type(config.backend)(), objective=ObjectiveSettings(), tracker=TrackerConfig())
     for name, (is_read, reader) in conditions.items():
         value = _value(config, name)

@@ -9,6 +9,7 @@ from typing import Any, get_origin
 from decoders import UNMASKED, Decoder, make_decoder, resolve_settings
 from decoders.allowed import refused
 from decoders.config import DecoderConfig
+from decoders.types import CHANGE
 from lopa_bench.errors import ConfigError
 from lopa_bench.metrics.paired import parse
 from lopa_bench.settings.backend import LocalSettings, check_together
@@ -53,6 +54,7 @@ def validate(config: Config) -> Validated:
         raise ConfigError(f"run.batch={config.run.batch} is not allowed with decoder={settings.name}; allowed: 1{more}")
     if isinstance(config.backend, LocalSettings):
         _check_prefix_reuse(config.backend.prefix_reuse, settings)
+        _check_ranks(config.backend, settings, decoder)
     check_settings(config.task)
     if config.against is not None:
         try:
@@ -89,3 +91,34 @@ def _check_prefix_reuse(reuse: str, decoder: DecoderConfig) -> None:
         raise ConfigError(
             "backend.prefix_reuse=exact needs decoder.attention=block_causal; allowed here: off, approximate"
         )
+
+
+def _check_ranks(backend: LocalSettings, settings: DecoderConfig, decoder: Decoder | None) -> None:
+    """Raises ConfigError for a decode that these ranks cannot share, or a protocol that would change its result."""
+    if backend.branch_ranks == 1:
+        return
+    given = f"backend.branch_ranks={backend.branch_ranks}"
+    if decoder is None:
+        raise ConfigError(
+            f"{given} is not allowed with decoder={settings.name}, which has no branches; allowed: 1 (run.devices "
+            "works through the problems on several devices)"
+        )
+    if CHANGE in decoder.rule.measures and settings.k != 0:
+        raise ConfigError(
+            f"{given} is not allowed with decoder.fill={settings.fill}, which compares whole distributions of a "
+            "forward with those of the one before, and ranks do not exchange these; allowed: 1, or decoder.k=0"
+        )
+    if backend.branch_protocol == "single_phase" and (reason := _needs_commit(settings, decoder)):
+        raise ConfigError(f"backend.branch_protocol=single_phase is not allowed with {reason}; allowed: two_phase")
+
+
+def _needs_commit(settings: DecoderConfig, decoder: Decoder) -> str | None:
+    """Why ranks must be sent what the winner's rank keeps."""
+    if settings.attention != "block_causal":
+        return f"decoder.attention={settings.attention}: what is kept has seen what branches differ in"
+    if settings.cache != "exact":
+        return f"decoder.cache={settings.cache}, which keeps more than finished blocks or nothing"
+    if decoder.select.drafts:
+        which = "k=auto" if settings.k == "auto" else f"select={settings.select}"
+        return f"decoder.{which}: a drafted row may finish a block that the others have not"
+    return None

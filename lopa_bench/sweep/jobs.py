@@ -27,6 +27,7 @@ from lopa_bench import ROOT
 from lopa_bench.console.numbers import plain
 from lopa_bench.metrics.varied import as_text, by_name
 from lopa_bench.records.schema import to_json
+from lopa_bench.settings.config import escaped
 from lopa_bench.system.out_of_memory import oom_kills
 from lopa_bench.system.storage import whole_file
 from lopa_bench.system.streams import secure
@@ -132,15 +133,7 @@ def supervise(settings: DictConfig) -> Any:
 
 def as_given(settings: DictConfig) -> str:
     """The resolved settings as YAML that means the same when it is read: a dollar sign of a user's text stays one."""
-    return OmegaConf.to_yaml(OmegaConf.create(_escaped(OmegaConf.to_container(settings, resolve=True))))
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _escaped(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_escaped(item) for item in value]
-    return value.replace("${", "\\${") if isinstance(value, str) else value
+    return OmegaConf.to_yaml(OmegaConf.create(escaped(OmegaConf.to_container(settings, resolve=True))))
 
 
 def _returned(report: JobReport, settings: DictConfig) -> Any:

@@ -60,6 +60,8 @@ def machine_name(facts: Mapping[str, Any]) -> str:
     parts = [facts["gpu"] or facts["processor"] or facts["machine"]]
     if facts.get("threads") is not None:
         parts.append(f"{facts['threads']} thread{'s' if facts['threads'] > 1 else ''}")
+    if ranks := facts.get("ranks"):
+        parts.append(f"{ranks['branch']} branch ranks")
     return f"{facts['hostname']} ({', '.join(parts)})"
 
 

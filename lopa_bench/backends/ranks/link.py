@@ -1,0 +1,60 @@
+"""How the ranks of a decode talk during a forward: two collectives, and how many bytes each rank received by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lopa_bench.backends.ranks.joining import Ranks
+from lopa_bench.backends.ranks.mesh import Mesh
+
+
+class Link(Protocol):
+    """What a session needs of the other ranks. `received`: bytes so far."""
+
+    rank: int
+    size: int
+    received: int
+
+    def gather(self, mine: np.ndarray) -> list[np.ndarray]:
+        """The arrays of all ranks, which have one shape and dtype, in the order of the ranks."""
+
+    def broadcast(self, tensor: Tensor, source: int) -> None:
+        """Overwrites `tensor` with that of the rank `source`."""
+
+
+class MeshLink:
+    """The branch ranks of a mesh; what breaks a collective is told by `ranks`."""
+
+    def __init__(self, mesh: Mesh, ranks: Ranks) -> None:
+        self.group, self.is_staged = mesh.branch, mesh.link == "gloo"
+        self.rank, self.size = mesh.place.branch, mesh.place.branch_ranks
+        self.ranks = ranks
+        self.received = 0
+
+    def gather(self, mine: np.ndarray) -> list[np.ndarray]:
+        sent = torch.from_numpy(mine)
+        found = [torch.empty_like(sent) for _ in range(self.size)]
+        self._do(lambda: dist.all_gather(found, sent, group=self.group))
+        self.received += (self.size - 1) * mine.nbytes
+        return [tensor.numpy() for tensor in found]
+
+    def broadcast(self, tensor: Tensor, source: int) -> None:
+        staged = tensor.cpu() if self.is_staged else tensor
+        self._do(lambda: dist.broadcast(staged, group=self.group, group_src=source))
+        if self.rank != source:
+            self.received += tensor.numel() * tensor.element_size()
+            if staged is not tensor:
+                tensor.copy_(staged)
+
+    def _do(self, collective: Callable[[], object]) -> None:
+        self.ranks.entered += 1
+        try:
+            collective()
+        except RuntimeError as error:
+            raise self.ranks.explain(error) from None
