@@ -14,21 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lopa_bench.metrics import presets
 from lopa_bench.metrics.latency import latencies, mean_latency
-from lopa_bench.metrics.presets import (
-    COUNTS,
-    PRESETS,
-    SECONDS,
-    Columns,
-    Preset,
-    answers,
-    decoded_samples,
-    errored,
-    get_preset,
-    numeric,
-    problems,
-    ratios,
-)
+from lopa_bench.metrics.presets import Columns, Preset
 from lopa_bench.metrics.statistics import Estimate, Ratio, bootstrap, divide, mean_pass_at, quotient, wilson
 from lopa_bench.records.schema import ERROR_REASONS
 
@@ -71,9 +59,9 @@ def measure(samples: pa.Table, seed: int = 0, wall_s: float | None = None) -> Es
     """A run's numbers under every preset that its rows can answer, from one reading and one bootstrap. `wall_s` as in
     `aggregate`.
     """
-    decoded = decoded_samples(samples, PRESETS["effective"])
-    columns, groups = numeric(decoded), problems(decoded)
-    rules = {name: rule for name, rule in PRESETS.items() if answers(rule, decoded)}
+    decoded = presets.decoded_samples(samples, presets.PRESETS["effective"])
+    columns, groups = presets.numeric(decoded), presets.problems(decoded)
+    rules = {name: rule for name, rule in presets.PRESETS.items() if presets.answers(rule, decoded)}
     values = _estimates(rules, columns, groups, seed, _wall_s(columns, wall_s))
     verdicts = decoded["correct"].to_pylist()
     judged = np.array([verdict is not None for verdict in verdicts], dtype=bool)
@@ -88,9 +76,9 @@ def aggregate(
 
     `wall_s`: seconds in which batched samples, which have no time each, were decoded; None adds up the column.
     """
-    rule = get_preset(preset)
-    decoded = decoded_samples(samples, rule)
-    columns, groups = numeric(decoded), problems(decoded)
+    rule = presets.get_preset(preset)
+    decoded = presets.decoded_samples(samples, rule)
+    columns, groups = presets.numeric(decoded), presets.problems(decoded)
     wall_s = _wall_s(columns, wall_s)
     values = {
         name.removeprefix(f"{preset}."): value
@@ -122,7 +110,7 @@ def _estimates(
     fractions = {name: Ratio(columns[a], columns[b]) for name, (a, b) in (FIXED | ONLY_MEASURED).items()}
     fractions["latency_s"] = mean_latency(columns)
     for name, rule in rules.items():
-        fractions |= {f"{name}.{quantity}": ratio for quantity, ratio in ratios(rule, columns).items()}
+        fractions |= {f"{name}.{quantity}": ratio for quantity, ratio in presets.ratios(rule, columns).items()}
     intervals = bootstrap(fractions, groups, seed)
     values = {name: Estimate(ratio.value, intervals[name]) for name, ratio in fractions.items()}
     for name, rule in rules.items():
@@ -150,12 +138,12 @@ def _wall_s(columns: Columns, given: float | None) -> float | None:
 
 def _verdicts(samples: pa.Table, seed: int) -> dict[str, Any]:
     """Accuracy over the samples that were judged, and over all that were attempted."""
-    failed = errored(samples)
+    failed = presets.errored(samples)
     correct = [None if bad else verdict for bad, verdict in zip(failed, samples["correct"].to_pylist(), strict=True)]
     judged = np.array([verdict is not None for verdict in correct], dtype=bool)
     right = np.array([verdict is True for verdict in correct], dtype=float)
     n, errors = len(correct), int(failed.sum())
-    accuracy, method = _accuracy(right[judged], problems(samples)[judged], seed)
+    accuracy, method = _accuracy(right[judged], presets.problems(samples)[judged], seed)
     return {
         "n": n,
         "problems": len(set(samples["problem_id"].to_pylist())),
@@ -170,7 +158,7 @@ def _verdicts(samples: pa.Table, seed: int) -> dict[str, Any]:
         "accuracy_ci95": accuracy.interval,
         "accuracy_ci95_method": method,
         "accuracy_attempted": quotient(right.sum(), n),
-        "pass_at": _pass_at(right[judged], problems(samples)[judged]),
+        "pass_at": _pass_at(right[judged], presets.problems(samples)[judged]),
     }
 
 
@@ -211,12 +199,12 @@ def _sample_statistics(rule: Preset, columns: Columns) -> dict[str, float | None
 
 def _totals(columns: Columns) -> dict[str, float | int | None]:
     counts: dict[str, float | int | None] = {}
-    for name in COUNTS:
+    for name in presets.COUNTS:
         total = _sum(columns[name])
         counts[name] = None if total is None else int(total)
     memory = columns["peak_memory_bytes"]
     return counts | {
-        **{name: _sum(columns[name]) for name in SECONDS},
+        **{name: _sum(columns[name]) for name in presets.SECONDS},
         "energy_j": _sum(columns["energy_j"]),
         "peak_memory_bytes": int(np.nanmax(memory)) if np.isfinite(memory).any() else None,
     }

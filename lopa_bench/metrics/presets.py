@@ -40,15 +40,25 @@ class PresetError(ValueError):
     """A preset that does not exist, or that these rows cannot answer; the message says which can."""
 
 
+def column(name: str) -> Rule:
+    return lambda columns: columns[name]
+
+
+CONTENT, FORWARDS, TOTAL = map(column, ("content_tokens", "forwards", "total_s"))
+
+
 @dataclass(frozen=True)
 class Preset:
-    """`tokens / steps` is the preset's TPF, `tokens / seconds` its TPS."""
+    """`tokens / steps` is the preset's TPF, `tokens / seconds` its TPS; `formula` says so in a table's heading.
+
+    By default tokens of the answer, for every model call, over the whole time.
+    """
 
     description: str
-    tokens: Rule
-    steps: Rule
-    seconds: Rule
-    formula: str  # as a table heading shows it
+    tokens: Rule = CONTENT
+    steps: Rule = FORWARDS
+    seconds: Rule = TOTAL
+    formula: str = "content / forwards, content / total time"
     mean_of_samples: bool = False  # TPS is the mean of per-sample TPS; else the ratio of sums
     note: str | None = None  # what stands between this number and the published one
     token_source: str | None = None  # rows must have been counted in this way
@@ -56,10 +66,6 @@ class Preset:
 
     def numerators(self, ratio: str) -> dict[str, Rule]:
         return {ratio: self.tokens} | {f"{ratio}_{name}": rule for name, rule in self.also.items()}
-
-
-def column(name: str) -> Rule:
-    return lambda columns: columns[name]
 
 
 def uncut_tokens(columns: Columns) -> np.ndarray:
@@ -78,16 +84,11 @@ _DECODE_TAIL = "compare with the article only if the run kept decoding behind th
 PRESETS: dict[str, Preset] = {
     "effective": Preset(
         description="tokens of the answer, for every model call, over the whole time (this project's own rule)",
-        tokens=column("content_tokens"),
-        steps=column("forwards"),
-        seconds=column("total_s"),
-        formula="content / forwards, content / total time",
     ),
     "lopa_dream": Preset(
         description="LoPA tables 1 and figures 4, 5: the whole window, text behind its end included",
         tokens=column("window_tokens"),
         steps=lambda c: c["rounds"] + 1,  # the released loop counts a last round that calls no model
-        seconds=column("total_s"),
         formula="window / (rounds + 1), window / total time",
         note=_DECODE_TAIL,
     ),
@@ -95,7 +96,6 @@ PRESETS: dict[str, Preset] = {
         description="LoPA table 2: the window without pad and end tokens",
         tokens=uncut_tokens,
         steps=column("rounds"),
-        seconds=column("total_s"),
         formula="tokens before the end / rounds, tokens before the end / total time",
         note="text behind the first end token is not counted (the article counts it; it is rare). " + _DECODE_TAIL,
     ),
@@ -110,25 +110,16 @@ PRESETS: dict[str, Preset] = {
     ),
     "fast_dllm": Preset(
         description="Fast-dLLM: text cut at the stop string, every call counted, cache fills too",
-        tokens=column("content_tokens"),
-        steps=column("forwards"),
-        seconds=column("total_s"),
-        formula="content / forwards, content / total time",
         note="ids are counted; the published code encodes the cut text again, which can differ by a few tokens",
     ),
     "d3llm": Preset(
         description="d3LLM: text before and behind the stop string, both reported (tpf and tpf_uncut)",
-        tokens=column("content_tokens"),
-        steps=column("forwards"),
-        seconds=column("total_s"),
-        formula="content / forwards, content / total time",
         also={"uncut": uncut_tokens},
     ),
     "ar_server": Preset(
         description="autoregressive server: its completion tokens, one step each, over the client's wall time",
         tokens=column("window_tokens"),
         steps=column("window_tokens"),
-        seconds=column("total_s"),
         formula="completion tokens / themselves, completion tokens / wall time",
         note="by the client's clock; tps_server is by the server's own",
         token_source="usage",

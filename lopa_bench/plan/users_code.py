@@ -13,16 +13,8 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.machinery import (
-    BYTECODE_SUFFIXES,
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    ModuleSpec,
-    SourceFileLoader,
-    SourcelessFileLoader,
-)
+from importlib import machinery
+from importlib.machinery import ModuleSpec
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +25,7 @@ from lopa_bench import ROOT, SIBLINGS
 from lopa_bench.plan.checksums import remembered_sha256
 
 OURS = (*SIBLINGS, "lopa_bench")
-CODE_ENDINGS = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES)
+CODE_ENDINGS = (*machinery.SOURCE_SUFFIXES, *machinery.EXTENSION_SUFFIXES)
 LONGEST_NAME = 255  # bytes
 
 
@@ -92,7 +84,7 @@ class _Sources:
             return
         self.seen.add(path)
         self.files[name] = path
-        if path.suffix not in SOURCE_SUFFIXES:
+        if path.suffix not in machinery.SOURCE_SUFFIXES:
             return
         try:
             tree = ast.parse(path.read_bytes())
@@ -208,7 +200,7 @@ def _distributions() -> dict[str, list[str]]:
     return dict(packages_distributions())
 
 
-class _FromSource(SourceFileLoader):
+class _FromSource(machinery.SourceFileLoader):
     def path_stats(self, path: Any) -> Any:
         raise OSError("no bytecode")
 
@@ -219,9 +211,11 @@ def distrust_bytecode() -> None:
     Python takes the compiled file of an earlier run if size and time of the source agree, to the second; the source of
     a target is part of a run's identity by its content, so what runs must be that source.
     """
-    extensions = (ExtensionFileLoader, EXTENSION_SUFFIXES)
-    finder_of = FileFinder.path_hook(
-        extensions, (_FromSource, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES)
+    extensions = (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES)
+    finder_of = machinery.FileFinder.path_hook(
+        extensions,
+        (_FromSource, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
     )
 
     def of_a_user(path: str) -> Any:

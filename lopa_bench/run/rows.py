@@ -152,26 +152,11 @@ class Rows:
 
 
 def _step(number: int, step: Step, seconds: float | None) -> dict[str, Any]:
-    return {
-        "step": number,
-        "window_start": step.window_start,
-        "window_width": step.window_width,
-        "branches": step.branches,
-        "winner": step.winner,
-        "winner_score": step.scores[step.winner] if step.scores else None,
-        "anchor_score": step.scores[0] if step.scores else None,
-        "scores": list(step.scores),
-        "lookahead_positions": list(step.lookahead_positions),
-        "lookahead_tokens": list(step.lookahead_tokens),
-        "positions": list(step.positions),
-        "tokens": list(step.tokens),
-        "probs": list(step.probs),
-        "masks_left": step.masks_left,
-        "cached": step.cached,
-        "tokens_processed": step.tokens_processed,
-        "seconds": seconds,
-        **{name: None if value is None else list(value) for name, value in _lookahead(step).items()},
-    }
+    """A step's fields are columns, but for those that only the cache and the sample's own counts need."""
+    facts = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(step).items()}
+    del facts["kept"], facts["passes"]
+    winner, anchor = (step.scores[step.winner], step.scores[0]) if step.scores else (None, None)
+    return facts | {"step": number, "winner_score": winner, "anchor_score": anchor, "seconds": seconds}
 
 
 def _sent(traffic: Traffic | None) -> dict[str, int | None]:
@@ -179,17 +164,3 @@ def _sent(traffic: Traffic | None) -> dict[str, int | None]:
     if traffic is None:
         return {"readout_bytes": None, "commit_bytes": None}
     return {"readout_bytes": traffic.readout, "commit_bytes": traffic.commit}
-
-
-def _lookahead(step: Step) -> dict[str, tuple[float | None, ...] | None]:
-    """What only some ways of lookahead know."""
-    return {
-        "lookahead_counts": step.lookahead_counts,
-        "fresh_probs": step.fresh_probs,
-        "bonus": step.bonus,
-        "gain": step.gain,
-        "base_fills": step.base_fills,
-        "taken_positions": step.taken_positions,
-        "taken_tokens": step.taken_tokens,
-        "taken_probs": step.taken_probs,
-    }

@@ -9,19 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from lopa_bench.errors import CheckpointError
-from lopa_bench.models.checkpoint.families.dense import (
-    A2D_LLAMA,
-    A2D_QWEN2,
-    A2D_QWEN3,
-    DREAM,
-    DREAM_REASONER,
-    FAST_DLLM_V2,
-    LLADA,
-    QWEN2,
-    SDAR,
-)
+from lopa_bench.models.checkpoint.families import dense, mixtures
+from lopa_bench.models.checkpoint.families.dense import DREAM, LLADA
 from lopa_bench.models.checkpoint.families.layout import Layout
-from lopa_bench.models.checkpoint.families.mixtures import LLADA2, LLADA_MOE, SDAR_MOE
 from lopa_bench.models.checkpoint.families.reading import model_config
 from lopa_bench.models.checkpoint.files import tensor_names
 from lopa_bench.models.checkpoint.keys import Keys, read_json
@@ -33,8 +23,8 @@ __all__ = ["DREAM", "LAYOUTS", "LLADA", "Layout", "layout_for", "read_config"]
 LAYOUTS: Mapping[str, Layout] = {
     layout.name: layout
     for layout in (
-        *(DREAM_REASONER, DREAM, LLADA_MOE, LLADA, LLADA2, SDAR, SDAR_MOE, FAST_DLLM_V2, QWEN2),
-        *(A2D_QWEN2, A2D_QWEN3, A2D_LLAMA),
+        *(dense.DREAM_REASONER, DREAM, mixtures.LLADA_MOE, LLADA, mixtures.LLADA2, dense.SDAR, mixtures.SDAR_MOE),
+        *(dense.FAST_DLLM_V2, dense.QWEN2, dense.A2D_QWEN2, dense.A2D_QWEN3, dense.A2D_LLAMA),
     )
 }
 

@@ -8,7 +8,7 @@ import re
 from lopa_bench.models.mini.problems.arithmetic import calculate, draw_fact, is_fact, write_fact
 from lopa_bench.models.mini.problems.phrasing import fill
 from lopa_bench.models.mini.problems.problem import Problem
-from lopa_bench.models.mini.problems.word_templates import TEMPLATES, WEIGHTS, Template
+from lopa_bench.models.mini.problems.word_templates import NEXT, TEMPLATES, WEIGHTS, Template
 
 # Few names and things: each is one token, so that the model spends itself on the steps.
 MEN = ("James", "Tom", "Ben", "Carlos", "David", "Jack", "Leo", "Mark", "Sam", "Tim", "Paul", "Adam")
@@ -32,8 +32,8 @@ def word_problem(rng: random.Random, variety: float) -> Problem:
     words = {**_draw_words(rng), **operands}
     question = fill(template.question, rng, 1.0, words)
     lines = [
-        fill(step.sentence, rng, variety, {**words, "eq": fact})
-        for step, fact in zip(template.steps, facts, strict=True)
+        fill(NEXT + sentence, rng, variety, {**words, "eq": fact})
+        for sentence, fact in zip(template.steps.values(), facts, strict=True)
     ]
     key = f"{template.name}:" + ",".join(f"{name}={value}" for name, value in sorted(operands.items()))
     return Problem("word", key, question, "\n".join([*lines, f"#### {result}"]), facts=facts)
@@ -58,9 +58,9 @@ def _draw_numbers(template: Template, rng: random.Random) -> tuple[dict[str, int
 def _solve(template: Template, operands: dict[str, int]) -> tuple[tuple[str, ...], int] | None:
     """The facts and the last result, or None if a step is not an allowed fact."""
     values, facts, value = dict(operands), [], 0
-    for step in template.steps:
-        match = _FORMULA.fullmatch(step.formula)
-        assert match, step.formula
+    for formula in template.steps:
+        match = _FORMULA.fullmatch(formula)
+        assert match, formula
         result, left, operator, right = match.groups()
         a, b = (values[name] if name in values else int(name) for name in (left, right))
         if not is_fact(a, operator, b):

@@ -14,33 +14,20 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from lopa_bench.models.checkpoint.layouts import DREAM
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.mini.tokenizer import save_tokenizer
 from lopa_bench.models.network.transformer import Transformer
-
-RENAMED = {
-    "attention.o_proj.weight": "self_attn.o_proj.weight",
-    "mlp.down_proj.weight": "mlp.down_proj.weight",
-    "attention_norm.weight": "input_layernorm.weight",
-    "mlp_norm.weight": "post_attention_layernorm.weight",
-}
 
 
 def published_weights(model: Transformer) -> dict[str, Tensor]:
     """The weights under their published names."""
     config, state = model.config, model.state_dict()
     query, key_value = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    weights = {"model.embed_tokens.weight": state["embed.weight"], "model.norm.weight": state["norm.weight"]}
-    for layer in range(config.layers):
-        ours, theirs = f"layers.{layer}.", f"model.layers.{layer}."
-        for kind in ("weight", "bias"):
-            parts = state[f"{ours}attention.qkv_proj.{kind}"].split([query, key_value, key_value])
-            for name, part in zip("qkv", parts, strict=True):
-                weights[f"{theirs}self_attn.{name}_proj.{kind}"] = part
-        gate, up = state[f"{ours}mlp.gate_up_proj.weight"].chunk(2)
-        weights[f"{theirs}mlp.gate_proj.weight"], weights[f"{theirs}mlp.up_proj.weight"] = gate, up
-        for name, published in RENAMED.items():
-            weights[theirs + published] = state[ours + name]
+    weights: dict[str, Tensor] = {}
+    for ours, theirs in DREAM.published(config).items():
+        rows = [query, key_value, key_value] if "qkv_proj" in ours else len(state[ours]) // len(theirs)
+        weights |= zip(theirs, state[ours].split(rows), strict=True)
     return weights
 
 
