@@ -61,6 +61,18 @@ def _parser() -> argparse.ArgumentParser:
         figure = commands.add_parser(plot.name, help=f"figure: {plot.title}")
         figure.set_defaults(act=_arena if plot.name == "arena" else _figure)
         _add_outputs(figure)
+    imported = commands.add_parser(
+        "import", help="runs of lm-eval, Fast-dLLM, D2F, d3LLM, d2Cache, evalplus, from their files"
+    )
+    imported.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files, or folders that hold them")
+    imported.add_argument("--task", help="the task, where the files do not name it")
+    imported.add_argument(
+        "--source", help="the problems: as task.source; default: the documents in the file, else the Hub"
+    )
+    imported.add_argument("--model", help="what the model is to be called")
+    imported.add_argument("--decoder", default="unknown", help="what the decoder is to be called")
+    imported.add_argument("--outputs", type=Path, default=Path("outputs"))
+    imported.set_defaults(act=_import)
     compare = commands.add_parser("compare", help="two runs on the same problems, pair by pair")
     compare.add_argument("run_a", help="folder, run id, or a part of an id that no other run has")
     compare.add_argument("run_b")
@@ -169,6 +181,29 @@ def _compare(options: argparse.Namespace) -> None:
 
     a, b = (find_run(name, options.outputs) for name in (options.run_a, options.run_b))
     print(in_words(compare(a, b, options.preset)))
+
+
+def _import(options: argparse.Namespace) -> None:
+    from analysis.imported.formats import read_logs
+    from analysis.imported.run import Told, import_log
+    from lopa_bench.console.numbers import number, percent
+
+    told = Told(options.task, options.source, options.model, options.decoder)
+    for log in read_logs(options.files):
+        found = import_log(log, told, options.outputs)
+        if not found.is_new:
+            print(f"imported before: {found.folder}")
+            continue
+        numbers = found.numbers
+        parts = [
+            f"n = {numbers['n']}",
+            f"{percent(numbers['accuracy'])} right by our scorer",
+            f"TPF {number(numbers['tpf'])}",
+        ]
+        if found.judged_by_both:
+            which = f" ({', '.join(found.apart[:5])}{', ...' if len(found.apart) > 5 else ''})" if found.apart else ""
+            parts.append(f"the tool's own verdict differs on {len(found.apart)} of {found.judged_by_both}{which}")
+        print(f"{found.folder}\n  {plain('; '.join(parts))}")
 
 
 def _replay(options: argparse.Namespace) -> None:

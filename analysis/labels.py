@@ -50,6 +50,8 @@ def decoding(run: Run) -> str:
     """The decoder in a few words: "D2F", "LoPA on D2F, k = 8"."""
     if run.is_autoregressive:
         return "autoregressive"
+    if run.is_imported:
+        return f"{plain(run.decoder)} (imported from {plain((run.config.get('imported') or {}).get('tool'))})"
     if run.is_server:
         algorithm = (run.config.get("backend") or {}).get("algorithm")
         return f"{plain(algorithm)}, the server's" if algorithm else "the server's decoder"

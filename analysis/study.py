@@ -39,7 +39,7 @@ def measure(run: Run, samples: pa.Table | None = None) -> Estimates:
 
 def preset_for(run: Run, preset: str) -> str:
     """`preset`, or that of a server where a server decoded."""
-    return SERVED if run.is_server else preset
+    return SERVED if run.is_server and not run.is_imported else preset
 
 
 class Study:

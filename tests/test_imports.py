@@ -86,6 +86,16 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         *("lopa_bench.records", "lopa_bench.system.streams"),
         *("lopa_bench.models.checkpoint.folders", "lopa_bench.models.text.tokenizers"),
     ),
+    "analysis.imported": (
+        *(
+            "analysis",
+            "lopa_bench.metrics",
+            "lopa_bench.records",
+            "lopa_bench.run.completion",
+            "lopa_bench.run.judging",
+        ),
+        *("lopa_bench.system.environment", "tasks"),
+    ),
     "conf": (),
 }
 

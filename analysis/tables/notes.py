@@ -22,7 +22,7 @@ def notes_of(name: str, runs: Sequence[Run], preset: str | None, stands_apart: b
     if preset:
         rule = PRESETS[preset]
         notes = [f"Counting preset {preset}: {rule.formula}.", INTERVALS, DIFFERENCE]
-        if any(run.is_server for run in runs):
+        if any(run.is_server and not run.is_imported for run in runs):
             notes.insert(1, f"Runs against a server: counting preset {SERVED}: {PRESETS[SERVED].formula}.")
     if any(run.toy for run in runs):
         notes.append("Rows marked (toy) are of a small embedded model: they show mechanics, not what a 7B model does.")

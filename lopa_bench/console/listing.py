@@ -128,7 +128,7 @@ def _line(run: Run, own: Mapping[str, str]) -> dict[str, str]:
     """What each of COLUMNS shows of a run, whose settings that others do not share are `own`."""
     row = run.row
     decoder = f"{run.decoder} on {run.wraps}" if run.wraps else run.decoder
-    decoder += f" by {run.backend}" if run.device == "server" else ""
+    decoder += f" by {run.backend}" if run.device == "server" else ", imported" if run.is_imported else ""
     n = str(row["n"]) if row["n"] is not None else f"({_rows_written(run.folder)})"
     numbers = [percent(row["accuracy"]), number(row["tpf"]), number(row["tps"])]
     decoder = " ".join(filter(None, (decoder, as_text(own))))

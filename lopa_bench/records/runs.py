@@ -23,6 +23,7 @@ SAMPLE_COLUMNS = tuple(name for name in COLUMNS["samples"] if name not in TEXTS)
 OBJECTS = ("config", "host", "aggregates")  # columns of JSON that readers look into
 
 # Settings that a run's name says anyway, or that change no row.
+IMPORTED = "imported"  # the backend of a run that another tool made (analysis/imported)
 SAID_BESIDE = ("task.name", "model.name", "backend.name", "run.out", "run.progress", "run.preset", "run.shard")
 
 Value = TypeVar("Value")
@@ -89,6 +90,11 @@ class Run:
     def is_server(self) -> bool:
         """Whether something outside decoded: its rows hold what it told, often without calls and never with steps."""
         return self.backend != "local"
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether another tool decoded and its files were read: its columns are what these hold, the others null."""
+        return self.backend == IMPORTED
 
     @property
     def is_autoregressive(self) -> bool:
