@@ -97,7 +97,7 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "model.chat_template_kwargs": {"enable_thinking": False}, "model.toy": True, "model.end_ids": [7],
     "run.seed": 1, "run.batch": 2, "run.warmup": 0, "run.shard": "0/2", "run.preset": "lopa_dream",
     "run.out": "elsewhere", "run.progress": False, "run.json": "never",
-    "backend.name": "another", "backend.device": "cuda:1", "backend.threads": 3, "backend.compile": True,
+    "backend.name": "another", "backend.device": "cuda:1", "backend.threads": 3, "backend.compile": "compile",
     "backend.prefix_reuse": "exact", "backend.branch_ranks": 2, "backend.branch_protocol": "single_phase",
     "backend.branch_check": True, "backend.link": "gloo", "backend.rank_timeout_s": 3.0,
     "backend.url": "http://127.0.0.1:2", "backend.launch": True, "backend.command": ["serve"], "backend.args": ["-x"],

@@ -64,7 +64,7 @@ def load_causal(model: ModelSettings, backend: LocalSettings, kind: str = CAUSAL
     codec = codec_for(model, tokenizer, network.config.get_text_config().bos_token_id, size)
     ends = end_ids(model.end_ids, _configured_ends(network), codec, size, folder)
     cache_name = "cache" if "cache" in inspect.signature(network.forward).parameters else "past_key_values"
-    if backend.compile:
+    if backend.compile == "compile":
         network.compile(dynamic=True)
     return CausalModel(network, codec, tuple(ends), cache_name, device, dtype)
 

@@ -16,7 +16,7 @@ from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.readout import guided, read_out
 from lopa_bench.backends.session import NonFinite, Session
 from lopa_bench.models.network.segments import KVCache, Segment
-from lopa_bench.models.network.transformer import Transformer
+from lopa_bench.models.network.static import Network
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LocalBackend:
 
     name = "local"
 
-    def __init__(self, model: Transformer, max_length: int | None = None, prefix_reuse: str = "off"):
+    def __init__(self, model: Network, max_length: int | None = None, prefix_reuse: str = "off"):
         """`prefix_reuse`: whether a request starts from the prompt positions that it shares with an earlier one on the
         same cache: "off"; "exact", only if the whole prompt is the same; "approximate", the longest common prefix,
         whose keys and values have seen the rest of the earlier prompt.
@@ -41,8 +41,7 @@ class LocalBackend:
         self.config = model.config
         self.max_length = max_length or model.config.max_positions
         self.prefix_reuse = prefix_reuse
-        weight = model.embed.weight
-        self.device, self.dtype = weight.device, weight.dtype
+        self.device, self.dtype = model.embed.weight.device, model.embed.weight.dtype
         self._free: list[KVCache] = []
 
     def new_cache(self) -> KVCache:
@@ -129,9 +128,10 @@ class LocalBackend:
         return cache, shared
 
     def _finish(self, entry: Running, batch: int) -> Outcome:
-        self._free.append(entry.session.cache)
         outcome = entry.outcome
         assert outcome is not None
+        if outcome.status != "non_finite":  # what it left in its cache might be multiplied with a mask's zeros
+            self._free.append(entry.session.cache)
         if batch > 1:
             outcome.step_s, outcome.prefill_s, outcome.total_s = [], None, None
         return outcome

@@ -14,7 +14,7 @@ from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.engines.room import Demand, check_memory
 from lopa_bench.models.device import dtype_name, free_memory, pick_device, pick_dtype
 from lopa_bench.models.loaded import Opened, check_prompts, check_room, count_parameters, load, open_checkpoint
-from lopa_bench.models.network.transformer import Transformer
+from lopa_bench.models.network.static import Network
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import LocalSettings
@@ -41,7 +41,7 @@ class MaskedEngine(Engine):
         self.end_ids = self.model.vocabulary.end_ids
         super().__init__(plan, prompt_ids)
 
-    def _backend_of(self, network: Transformer, settings: LocalSettings) -> LocalBackend:
+    def _backend_of(self, network: Network, settings: LocalSettings) -> LocalBackend:
         return LocalBackend(network, prefix_reuse=settings.prefix_reuse)
 
     def _free(self, device: torch.device) -> int | None:

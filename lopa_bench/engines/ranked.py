@@ -28,7 +28,7 @@ from lopa_bench.engines.base import Sample
 from lopa_bench.engines.masked import MaskedEngine
 from lopa_bench.errors import BackendError
 from lopa_bench.models.device import device_kind
-from lopa_bench.models.network.transformer import Transformer
+from lopa_bench.models.network.static import Network
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import LocalSettings
@@ -74,7 +74,7 @@ class RankedEngine(MaskedEngine):
             ranks.children[rank] = child
         return ranks
 
-    def _backend_of(self, network: Transformer, settings: LocalSettings) -> LocalBackend:
+    def _backend_of(self, network: Network, settings: LocalSettings) -> LocalBackend:
         assert self.mesh is not None
         protocol = Protocol(settings.branch_protocol, settings.branch_check)
         link = MeshLink(self.mesh, self.ranks)

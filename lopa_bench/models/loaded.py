@@ -15,6 +15,7 @@ from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.loader import load_model
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.device import dtype_name, pick_device, pick_dtype, set_threads
+from lopa_bench.models.network.static import Network, StaticSteps
 from lopa_bench.models.network.transformer import Transformer
 from lopa_bench.models.text.ends import end_ids
 from lopa_bench.models.text.tokenizers import Codec, codec_for, load_tokenizer
@@ -27,7 +28,7 @@ from tasks.types import Prompt
 class LoadedModel:
     """A network with what turns prompts into ids and ids into text."""
 
-    network: Transformer
+    network: Network
     codec: Codec
     vocabulary: Vocabulary
     device: str
@@ -90,12 +91,13 @@ def check_prompts(opened: Opened, prompt_ids: Mapping[int, Sequence[int]]) -> No
 
 
 def load(model: ModelSettings, backend: LocalSettings, batch: int = 1, opened: Opened | None = None) -> LoadedModel:
-    """Loads a model as configured, for calls of up to `batch` samples. Raises CheckpointError."""
+    """Loads a model as configured, for calls of up to `batch` samples. Raises CheckpointError, and BackendError for
+    a compiler that is not here.
+    """
     device = pick_device(backend.device)
     dtype = pick_dtype(model.dtype, device)
     opened = opened or open_checkpoint(model)
     network = load_model(opened.folder, dtype, device, opened.lora, max_length=model.max_length)
     set_threads(network, backend.threads, batch)
-    if backend.compile:
-        network.compile(dynamic=True)
-    return LoadedModel(network, opened.codec, opened.vocabulary, str(device), dtype_name(dtype))
+    steps = network if backend.compile == "none" else StaticSteps(network, backend.compile)
+    return LoadedModel(steps, opened.codec, opened.vocabulary, str(device), dtype_name(dtype))

@@ -37,6 +37,7 @@ class BackendSettings:
 class LocalSettings(BackendSettings):
     """This process. `threads`: CPU threads of torch; null: 1 for a small model, else torch's choice.
 
+    `compile`: steps of static shape for torch.compile ("compile") or captured as CUDA graphs ("graphs").
     `prefix_reuse`: off; exact (an equal prompt again, block-causal attention); approximate (the longest common prefix
     with the request before, whose values have seen the rest of that prompt: rows are marked).
     `branch_ranks`: processes that share the rows of each forward (docs/parallel.md); `branch_protocol`: how their
@@ -47,7 +48,7 @@ class LocalSettings(BackendSettings):
 
     device: str = choice("auto", "auto", "cpu", "cuda", "mps", "npu", numbered=True)
     threads: int | None = number(None, 1, 4096)
-    compile: bool = False
+    compile: str = choice("none", "none", "graphs", "compile")
     prefix_reuse: str = choice("off", "off", "exact", "approximate")
     branch_ranks: int = number(1, 1, 1024)
     branch_protocol: str = choice("two_phase", "two_phase", "single_phase")
@@ -152,6 +153,11 @@ def check_together(settings: BackendSettings, decoder: str, model: str, layout: 
         raise BackendError(
             f"decoder=ar needs an autoregressive model; allowed: model=mini_ar, qwen3_8b, causal, not model={model} "
             f"(model.layout={layout})"
+        )
+    if isinstance(settings, LocalSettings) and settings.compile == "graphs" and decoder in ("ar", "diffusion_gemma"):
+        raise BackendError(
+            f"backend.compile=graphs captures steps of networks of this project, and decoder={decoder} runs one of "
+            "transformers; allowed here: none, compile"
         )
     if (decoder == "diffusion_gemma") != (layout == "diffusion_gemma") and decoder != "served":
         right = "decoder=diffusion_gemma" if layout == "diffusion_gemma" else "model=diffusion_gemma"

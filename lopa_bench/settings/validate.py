@@ -55,6 +55,7 @@ def validate(config: Config) -> Validated:
     if isinstance(config.backend, LocalSettings):
         _check_prefix_reuse(config.backend.prefix_reuse, settings)
         _check_ranks(config.backend, settings, decoder)
+        _check_compile(config.backend, config.run.batch)
     check_settings(config.task)
     if config.against is not None:
         try:
@@ -82,6 +83,16 @@ def _check_plain(value: Any, key: str = "") -> None:
 
 def _may_be_empty(key: str) -> bool:
     return key in MAY_BE_EMPTY or get_origin(known()[key]) in (dict, list)
+
+
+def _check_compile(backend: LocalSettings, batch: int) -> None:
+    """Steps of static shape are those of one sample in one process."""
+    for name, count in (("run.batch", batch), ("backend.branch_ranks", backend.branch_ranks)):
+        if backend.compile != "none" and count > 1:
+            raise ConfigError(
+                f"backend.compile={backend.compile} is not allowed with {name}={count}; allowed: {name}=1, or "
+                "backend.compile=none"
+            )
 
 
 def _check_prefix_reuse(reuse: str, decoder: DecoderConfig) -> None:

@@ -16,7 +16,7 @@ from lopa_bench.backends.ranks.session import Protocol, RankedSession
 from lopa_bench.backends.readout import read_out
 from lopa_bench.backends.session import Session
 from lopa_bench.models.network.segments import KVCache
-from lopa_bench.models.network.transformer import Transformer
+from lopa_bench.models.network.static import Network
 
 
 class RankedBackend(LocalBackend):
@@ -24,7 +24,7 @@ class RankedBackend(LocalBackend):
 
     def __init__(
         self,
-        model: Transformer,
+        model: Network,
         link: Link,
         protocol: Protocol,
         max_length: int | None = None,

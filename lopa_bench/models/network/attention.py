@@ -22,14 +22,20 @@ FUSED_FROM = 256 * 256
 
 
 def attend(
-    q_RKGWE: Tensor, k_RKWE: Tensor, v_RKWE: Tensor, past: tuple[Tensor, Tensor] | None, mask: Tensor | None
+    q_RKGWE: Tensor,
+    k_RKWE: Tensor,
+    v_RKWE: Tensor,
+    past: tuple[Tensor, Tensor] | None,
+    mask: Tensor | None,
+    past_mask_P: Tensor | None = None,
 ) -> Tensor:
     """Attention of R rows over their own window and a shared past (k, v both [K, P, E]); returns like q.
 
-    The softmax runs over both parts together, in float32. `mask` applies to the own window alone.
+    The softmax runs over both parts together, in float32. `mask` applies to the own window alone, `past_mask_P` to the
+    past, which is then never handed to the fused kernel.
     """
     R, K, G, W, E = q_RKGWE.shape
-    if R == 1 and W * W >= FUSED_FROM:
+    if R == 1 and W * W >= FUSED_FROM and past_mask_P is None:
         return _attend_fused(q_RKGWE, k_RKWE, v_RKWE, past, mask)
     q = q_RKGWE * (1.0 / math.sqrt(E))
     own_RKGWW = (q.reshape(R * K, G * W, E) @ k_RKWE.reshape(R * K, W, E).transpose(1, 2)).view(R, K, G, W, W)
@@ -42,6 +48,8 @@ def attend(
     P = k_KPE.shape[1]
     q_KXE = q.transpose(0, 1).reshape(K, R * G * W, E)  # all rows read the shared past in one product
     past_RKGWP = (q_KXE @ k_KPE.transpose(1, 2)).view(K, R, G, W, P).transpose(0, 1)
+    if past_mask_P is not None:
+        past_RKGWP = past_RKGWP + past_mask_P
     p = torch.softmax(torch.cat([past_RKGWP, own_RKGWW], -1), -1, dtype=torch.float32).to(q.dtype)
     p_past, p_own = p.split([P, W], -1)
     out_past = (p_past.transpose(0, 1).reshape(K, R * G * W, P) @ v_KPE).view(K, R, G, W, E).transpose(0, 1)
@@ -81,28 +89,39 @@ class Attention(nn.Module):
     def forward(
         self, x_TD: Tensor, cos_TS: Tensor, sin_TS: Tensor, segments: list[Segment], layer: int, keep: bool
     ) -> Tensor:
-        c = self.config
-        H, K, E = c.heads, c.kv_heads, c.head_dim
-        qkv_TNE = self.qkv_proj(x_TD).view(-1, H + 2 * K, E)
-        if self.q_norm is not None and self.k_norm is not None:
-            qk_TNE = torch.cat([self.q_norm(qkv_TNE[:, :H]), self.k_norm(qkv_TNE[:, H : H + K])], 1)
-        else:
-            qk_TNE = qkv_TNE[:, : H + K]
-        qk_TNE = rotate(qk_TNE, cos_TS, sin_TS)
+        qk_TNE, v_TKE = self._rotated(x_TD, cos_TS, sin_TS)
         outs, at = [], 0
         for segment in segments:
             R, W = segment.tokens_RW.shape
             part = slice(at, at + R * W)
             at += R * W
-            q_RKGWE = qk_TNE[part, :H].view(R, W, K, H // K, E).permute(0, 2, 3, 1, 4)
-            k_RKWE = qk_TNE[part, H:].view(R, W, K, E).transpose(1, 2)
-            v_RKWE = qkv_TNE[part, H + K :].view(R, W, K, E).transpose(1, 2)
+            q_RKGWE, k_RKWE, v_RKWE = self._in_rows(qk_TNE[part], v_TKE[part], R)
             if keep:
                 assert segment.window is not None
                 segment.window.append((k_RKWE, v_RKWE))
             out = attend(q_RKGWE, k_RKWE, v_RKWE, _past(segment, layer), segment.mask)
-            outs.append(out.permute(0, 3, 1, 2, 4).reshape(R * W, H * E))
+            outs.append(out.permute(0, 3, 1, 2, 4).reshape(R * W, -1))
         return self.o_proj(outs[0] if len(outs) == 1 else torch.cat(outs))
+
+    def heads(self, x_TD: Tensor, cos_TS: Tensor, sin_TS: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [R, K, G, W, E], keys and values [R, K, W, E] of R rows of equal length."""
+        return self._in_rows(*self._rotated(x_TD, cos_TS, sin_TS), rows)
+
+    def _rotated(self, x_TD: Tensor, cos_TS: Tensor, sin_TS: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys [T, H + K, E], normed and rotated; values [T, K, E]."""
+        H, K, E = self.config.heads, self.config.kv_heads, self.config.head_dim
+        qkv_TNE = self.qkv_proj(x_TD).view(-1, H + 2 * K, E)
+        if self.q_norm is not None and self.k_norm is not None:
+            qk_TNE = torch.cat([self.q_norm(qkv_TNE[:, :H]), self.k_norm(qkv_TNE[:, H : H + K])], 1)
+        else:
+            qk_TNE = qkv_TNE[:, : H + K]
+        return rotate(qk_TNE, cos_TS, sin_TS), qkv_TNE[:, H + K :]
+
+    def _in_rows(self, qk_TNE: Tensor, v_TKE: Tensor, R: int) -> tuple[Tensor, Tensor, Tensor]:
+        H, K, E = self.config.heads, self.config.kv_heads, self.config.head_dim
+        W = len(qk_TNE) // R
+        q_RKGWE = qk_TNE[:, :H].view(R, W, K, H // K, E).permute(0, 2, 3, 1, 4)
+        return q_RKGWE, qk_TNE[:, H:].view(R, W, K, E).transpose(1, 2), v_TKE.view(R, W, K, E).transpose(1, 2)
 
 
 def _past(segment: Segment, layer: int) -> tuple[Tensor, Tensor] | None:

@@ -73,15 +73,19 @@ class Transformer(nn.Module):
         """
         tokens_T = torch.cat([s.tokens_RW.reshape(-1) for s in segments])
         position_T = torch.cat([self._positions(s) for s in segments])
-        x_TD = self.embed(tokens_T)
-        dtype = torch.float32 if self.config.rope_float32 else x_TD.dtype
-        cos_TS, sin_TS = self.cos[position_T].to(dtype), self.sin[position_T].to(dtype)
+        x_TD, cos_TS, sin_TS = self.enter(tokens_T, position_T)
         if keep:
             for segment in segments:
                 segment.window = []
         for i, layer in enumerate(self.layers):
             x_TD = layer(x_TD, cos_TS, sin_TS, segments, i, keep)
         return self.norm(x_TD)
+
+    def enter(self, tokens_T: Tensor, position_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the first layer gets: embedded tokens [T, D], and cos and sin [T, S] of their positions."""
+        x_TD = self.embed(tokens_T)
+        dtype = torch.float32 if self.config.rope_float32 else x_TD.dtype
+        return x_TD, self.cos[position_T].to(dtype), self.sin[position_T].to(dtype)
 
     def _positions(self, segment: Segment) -> Tensor:
         R, W = segment.tokens_RW.shape
