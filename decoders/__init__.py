@@ -9,6 +9,7 @@ See docs/decoders.md for each algorithm and for how to add one.
 from decoders.config import DecoderConfig, DecoderError, ScoreConfig
 from decoders.families.d2f import D2F, MULTIBD
 from decoders.families.dream import DREAM
+from decoders.families.editing import JOINT_THRESHOLD, SABER, WINO
 from decoders.families.fast_dllm import FAST_DLLM
 from decoders.families.fast_dllm_v2 import FAST_DLLM_V2
 from decoders.families.greedy import GREEDY
@@ -22,9 +23,10 @@ from decoders.loop import decode
 from decoders.parts.scores import Score
 from decoders.resolve import resolve
 from decoders.spec import Base, Decoder
-from decoders.types import Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
+from decoders.types import Edit, Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
 
-_ALL = (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2, MULTIBD, EB, FRECHET, ENTROPY, KLASS)
+_UNEDITED = (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2, MULTIBD, EB, FRECHET, ENTROPY, KLASS)
+_ALL = (*_UNEDITED, JOINT_THRESHOLD, WINO, SABER)
 BASES: dict[str, Base] = {base.name: base for base in _ALL}
 
 
@@ -45,6 +47,7 @@ __all__ = [
     "Decoder",
     "DecoderConfig",
     "DecoderError",
+    "Edit",
     "Generation",
     "Keep",
     "Prediction",

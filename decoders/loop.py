@@ -8,6 +8,7 @@ decoders/lookahead. With k = 0 this is the base decoder.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,11 +17,12 @@ from decoders.lookahead.rewards import looked_ahead
 from decoders.lookahead.select import Parts, Select
 from decoders.lookahead.tape import Tape
 from decoders.parts.caches import Cache
-from decoders.parts.fills import Fill, Uniform, make_fill
+from decoders.parts.fills import Fill, Uniform
+from decoders.parts.first_position import make_fill
 from decoders.parts.windows import Window
 from decoders.spec import Decoder
 from decoders.state import Branch, first_end
-from decoders.types import Decode, Generation, Prediction, Request, Step, Vocabulary
+from decoders.types import Decode, Edit, Generation, Prediction, Request, Step, Vocabulary
 
 
 def decode(
@@ -68,6 +70,7 @@ class _Run:
         score = decoder.scorer(config, borders, vocab, make_fill(decoder.rule, config, borders, apart))
         self.parts = Parts(config, vocab, len(prompt), self.window, self.cache, self.fill, draft, tape, score)
         self.select: Select = decoder.select(self.parts)
+        self.edits = decoder.rule.edits
         self.steps: list[Step] = []
         self.stores = 0  # forwards that only stored a block; there is one a block at most
 
@@ -76,22 +79,37 @@ class _Run:
         branches = self.select.open(start)
         while (done := self.select.end(branches)) is None:
             self._check_progress()
-            request = self.cache.request(branches)
+            request = self._asked(self.cache.request(branches), branches)
             prediction = yield request
-            forward = Forward(branches, request, prediction, self.config, self.window, self.vocab)
+            forward = Forward(branches, request, prediction, self.config, self.window, self.vocab, self.edits)
             choice = self.select.choose(forward)
             if choice.end is not None:
                 self._record(forward, choice)
                 return self._generation(choice.end)
             self.cache.settle(request, branches, choice.winner)
             self.cache.follows = choice.winner
-            self._record(forward, choice)
             choice.state.verify()
+            if self.edits:
+                self.cache.saw(request, choice.winner, choice.state)
+            self._record(forward, choice)
             if len(choice.chosen) == len(choice.view):
                 yield from self._idle(choice.state)
             anchor = yield from self._stored(choice.state)
             branches = self.select.propose(anchor, forward, choice.winner)
         return self._generation(done)
+
+    def _asked(self, request: Request, branches: list[Branch]) -> Request:
+        """The request with what the rule wants to know of filled positions."""
+        rule = self.fill
+        if rule.predicts == "masked" and not rule.shadowed:
+            return request
+        scopes = [self.window.scope(branch) for branch in branches]
+        lo, hi = min(scope[0] for scope in scopes), max(scope[1] for scope in scopes)
+        shadow = (lo, hi) if rule.shadowed else None
+        if rule.predicts == "masked":
+            return replace(request, shadow=shadow)
+        lo = self.window.borders.prompt if rule.predicts == "text" else lo
+        return replace(request, predict=(max(lo, request.start), hi), shadow=shadow)
 
     def _idle(self, branch: Branch) -> Generator[Request, Prediction, None]:
         """The forwards that are spent on a text, or a block of it, that is full before its schedule ends."""
@@ -128,18 +146,18 @@ class _Run:
         return branch
 
     def _check_progress(self) -> None:
-        """Every forward fills a position, but for one that stores a block, and a released program's empty steps and its
-        last, verifying round.
+        """Every forward fills a position, but for one that stores a block, a released program's empty steps and its
+        last, verifying round, and what a rule that edits may spend.
         """
         config, borders = self.config, self.window.borders
-        idle = int(config.complete == "verify")
+        idle = int(config.complete == "verify") + self.fill.budget
         if config.empty_steps == "run":
             idle += self.fill.steps * borders.blocks
         if len(self.steps) - self.stores >= config.gen_length + idle:
             rule = type(self.fill).__name__
             raise RuntimeError(
                 f"no end after {len(self.steps)} forwards for {config.gen_length} positions: a fault of {rule}, which "
-                "must fill at least one mask a forward"
+                f"must fill at least one mask a forward, all in all, but for {self.fill.budget}"
             )
 
     def _record(self, forward: Forward, choice: Choice) -> None:
@@ -160,9 +178,15 @@ class _Run:
                 tokens_processed=request.positions_processed,
                 kept=(kept.start, kept.end) if kept else None,
                 passes=request.passes,
+                edits=self._edits(branches[choice.winner], choice.state) if self.edits else None,
                 **looked_ahead(self.select, forward, choice),
             )
         )
+
+    def _edits(self, fed: Branch, state: Branch) -> tuple[Edit, ...]:
+        """What a round changed of the positions that were filled."""
+        changed = np.flatnonzero((fed.ids != self.vocab.mask_id) & (fed.ids != state.ids[: len(fed.ids)]))
+        return tuple(Edit(int(i), int(fed.ids[i]), int(state.ids[i])) for i in changed)
 
     def _generation(self, branch: Branch) -> Generation:
         prompt = len(self.prompt)

@@ -48,4 +48,5 @@ def readout_of(config: DecoderConfig, measures: frozenset[str], seed: int, vocab
         config.cfg_scale,
         never=vocab.end_ids[:1] if config.logits_eos_inf else (),
         last=vocab.end_ids if config.confidence_eos_eot_inf else (),
+        penalty=config.penalty or 0.0,
     )

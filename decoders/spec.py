@@ -14,7 +14,7 @@ from decoders.parts.fills import Fill
 from decoders.parts.scores import Score
 from decoders.parts.windows import Blocks, Window
 from decoders.sampling import readout_of
-from decoders.types import CHANGE, MEASURES, Readout, Vocabulary
+from decoders.types import CHANGE, MEASURES, SHADOW, Readout, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,12 @@ class Decoder:
     select: type[Select] = ByScore
 
     def __post_init__(self) -> None:
-        """Raises DecoderError where rows that stand ahead of the base would not see what its rule goes by."""
+        """Raises DecoderError where rows beside or ahead of the base would not see what its rule goes by, and for what
+        a rule that edits cannot go with.
+        """
         config = self.config
+        if self.rule.edits:
+            self._check_editing()
         if self.select.drafts and CHANGE in self.rule.measures:
             which = "k=auto" if config.k == "auto" else f"select={config.select}"
             raise DecoderError(
@@ -85,12 +89,32 @@ class Decoder:
                 "before, which a drafted row does not have; allowed: a number for k and decoder.select=score or gate"
             )
 
+    def _check_editing(self) -> None:
+        config, fill = self.config, f"decoder.fill={self.config.fill}"
+        if config.temperature:
+            raise DecoderError(
+                f"decoder.temperature={config.temperature:g} is not supported by {fill}: a token that is drawn anew "
+                "would be an edit although the model has not changed its mind; allowed: 0"
+            )
+        if self.rule.alone and config.k != 0:
+            raise DecoderError(f"decoder.k={config.k} is not supported by {fill}: {self.rule.alone}; allowed: 0")
+        if self.select.drafts:
+            raise DecoderError(
+                f"decoder.{'k=auto' if config.k == 'auto' else f'select={config.select}'} is not supported by {fill}: "
+                "a drafted row assumes what is filled and not what is edited; allowed: a number for k and "
+                "decoder.select=score or gate"
+            )
+
     @property
     def cache(self) -> type[Cache]:
         return CACHES[self.config.cache or "none"]
 
     def check_shift(self, shifted: bool) -> None:
-        """Raises DecoderError for a model whose logits at i do not predict i + 1, where the decoder builds on that."""
+        """Raises DecoderError for a model whose logits at i do not predict i + 1, where the decoder builds on that, and
+        for one whose do, where the decoder asks a position for itself.
+        """
+        if self.rule.edits and shifted:
+            self._check_unshifted()
         if self.window.hands_over and not shifted:
             config = self.config
             name = f"decoder={config.name}" if config.base is None else f"decoder.base={config.base}"
@@ -99,11 +123,25 @@ class Decoder:
                 "nothing of it here; allowed: models whose logits are shifted by one"
             )
 
+    def _check_unshifted(self) -> None:
+        config = self.config
+        name = f"decoder={config.name}" if config.base is None else f"decoder.base={config.base}"
+        if self.rule.shadowed:
+            raise DecoderError(
+                f"{name} asks a shadow of each position for the token there, which shifted logits give one position "
+                "before; allowed: models whose logits are not shifted"
+            )
+        if config.cache != "none":
+            raise DecoderError(
+                f"decoder.cache={config.cache} is not supported by {name} for a model whose logits are shifted by one: "
+                "what stands left of a block, cached, would say nothing new of its first position; allowed: none"
+            )
+
     def readout(self, seed: int, vocab: Vocabulary) -> Readout:
         """What the model must report for these settings."""
         config = self.config
         needed = {config.fill_confidence, *self.rule.measures}
         if "confidence" in self.select.reads:
             needed |= {config.confidence, *(self.scorer.measures if self.select.scored else ())}
-        measures = frozenset(name for name in needed if name in (*MEASURES, CHANGE) and name != "prob")
+        measures = frozenset(name for name in needed if name in (*MEASURES, CHANGE, SHADOW) and name != "prob")
         return readout_of(config, measures, seed, vocab)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +79,18 @@ class Extra:
     confidence: float
 
 
+REMASK = -1  # as a token of a revision: the position becomes a mask again
+
+
+@dataclass(frozen=True)
+class Revision:
+    """What a rule makes of filled positions: `tokens` [E] at `positions` [E], or REMASK. `settled`: blocks now done."""
+
+    positions: np.ndarray
+    tokens: np.ndarray
+    settled: tuple[int, ...] = ()
+
+
 @dataclass
 class Branch:
     """One candidate state.
@@ -88,6 +101,7 @@ class Branch:
     last fed, so that a cache of finished blocks holds them by now. end: position of the first end token that was
     filled.
     memory: what the fill rule remembers from step to step (a schedule's position).
+    unsettled: per block, whether its rule has to look at it again although it may be full.
     """
 
     ids: np.ndarray
@@ -97,16 +111,18 @@ class Branch:
     stored: int = 1
     end: int | None = None
     extra: Extra | None = None
-    memory: tuple[int, ...] = ()
+    memory: tuple[Any, ...] = ()
+    unsettled: list[bool] = field(default_factory=lambda: [False])
 
     @classmethod
     def start(cls, prompt: Sequence[int]) -> Branch:
         return cls(np.asarray(prompt, dtype=np.int64), masks=[0], activated=[True])
 
-    def append_block(self, size: int, mask_id: int, activated: bool = False) -> None:
+    def append_block(self, size: int, mask_id: int, activated: bool = False, unsettled: bool = False) -> None:
         self.ids = np.concatenate([self.ids, np.full(size, mask_id, dtype=np.int64)])
         self.masks.append(size)
         self.activated.append(activated)
+        self.unsettled.append(unsettled)
 
     def copy(self) -> Branch:
         return Branch(
@@ -118,6 +134,7 @@ class Branch:
             self.end,
             None,
             self.memory,
+            self.unsettled.copy(),
         )
 
     def filled(self, positions: np.ndarray, tokens: np.ndarray, borders: Borders, vocab: Vocabulary) -> Branch:
@@ -131,17 +148,38 @@ class Branch:
         new.end = min([*ends, *([] if self.end is None else [self.end])], default=None)
         return new
 
+    def edited(self, revision: Revision, borders: Borders, vocab: Vocabulary) -> Branch:
+        """This branch with a rule's changes to positions that are filled already, in place."""
+        positions = revision.positions
+        assert (self.ids[positions] != vocab.mask_id).all(), "a mask is filled, not edited"
+        self.ids[positions] = np.where(revision.tokens == REMASK, vocab.mask_id, revision.tokens)
+        for block in borders.block_of(positions[revision.tokens == REMASK]):
+            self.masks[block] += 1
+        for block in revision.settled:
+            self.unsettled[block] = False
+        self.end = first_end(self.ids, borders.prompt, vocab)
+        return self
+
     def stands_as(self, other: Branch) -> bool:
         """Whether both are the same text at the same point of its decoding, so that what follows is the same."""
         mine = (self.masks, self.activated, self.ready, self.stored, self.end, self.memory)
         theirs = (other.masks, other.activated, other.ready, other.stored, other.end, other.memory)
-        return mine == theirs and np.array_equal(self.ids, other.ids)
+        return mine == theirs and self.unsettled == other.unsettled and np.array_equal(self.ids, other.ids)
 
     def verify(self) -> None:
         """Marks the leading finished blocks as ready for the cache, once behind each forward."""
         self.stored = self.ready
-        while self.ready < len(self.masks) and self.masks[self.ready] == 0:
+        while self.ready < len(self.masks) and self.is_done(self.ready):
             self.ready += 1
+
+    def is_done(self, block: int) -> bool:
+        """Whether nothing of a block is left to do."""
+        return self.masks[block] == 0 and not self.unsettled[block]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of the blocks that there are is left to do."""
+        return self.masks_left == 0 and not any(self.unsettled)
 
     @property
     def ended(self) -> bool:

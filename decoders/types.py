@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 MEASURES = ("prob", "margin", "neg_entropy")  # by which masks can be ranked
 CHANGE = "kl"  # what else a fill rule may ask for
+SHADOW = "shadow"  # what a rule that takes tokens back may ask of filled positions
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,10 @@ class Readout:
 
     `measures`: what to compute beside the best token and its probability: "margin" (p1 - p2), "neg_entropy"
     (sum p ln(p + 1e-10), in nats) and "kl" (sum p ln((p + 1e-12) / (q + 1e-12)), in nats: q is the distribution that
-    the position had in the last forward that read it, in the row that was followed; zeros if there was none).
+    the position had in the last forward that read it, in the row that was followed; zeros if there was none), and
+    "shadow": of filled positions inside `Request.shadow` alone, the probability of the token that stands there, as a
+    further mask at that position gives it, which sees everything but the position itself.
+    `penalty` is subtracted from the logit of the token that stands left of a position, if it is of the same block.
     `mask_logit`: "exclude" takes the mask id out before the softmax, "keep" leaves it in the normalisation (the
     released programs); it is never the best token either way. `temperature` above 0 draws the token from
     softmax(logits / temperature) instead, by a generator that starts from `seed`; all measures are then those of the
@@ -54,6 +59,7 @@ class Readout:
     cfg_scale: float = 0.0
     never: tuple[int, ...] = ()
     last: tuple[int, ...] = ()
+    penalty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,9 @@ class Request:
     `behind` asks for the position behind each row as well, of which only a model of shifted logits says something.
     `unconditional` above 0: each row is carried a second time with masks in place of its first `unconditional`
     positions, the prompt, for the guidance of `Readout.cfg_scale`.
+    `predict` = (from, to): of these positions everything is predicted, filled ones too, not masks alone.
+    `shadow` = (from, to) appends to every row a mask for each of these positions, at the same place in the text: it
+    sees what the position sees but for the position itself, and the other shadows; no position sees a shadow.
     """
 
     ids: np.ndarray
@@ -88,6 +97,8 @@ class Request:
     behind: bool = False
     follows: int = 0
     unconditional: int = 0
+    predict: tuple[int, int] | None = None
+    shadow: tuple[int, int] | None = None
 
     @property
     def passes(self) -> int:
@@ -95,17 +106,24 @@ class Request:
         return 2 if self.unconditional else 1
 
     @property
+    def shadows(self) -> int:
+        """Columns that a row has more than positions."""
+        return self.shadow[1] - self.shadow[0] if self.shadow else 0
+
+    @property
     def positions_processed(self) -> int:
-        return int(self.ids.size) * self.passes
+        """Shadows included."""
+        return (int(self.ids.size) + len(self.ids) * self.shadows) * self.passes
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of every masked position, all arrays [R, W]; other positions hold no meaning.
+    """What the model says of every masked position and of those that `Request.predict` names, all arrays [R, W]; other
+    positions hold no meaning.
 
     `token`: the best id (never the mask id; the lowest on ties). `prob`: its probability, float32.
-    `margin`, `neg_entropy`, `kl`: as asked for in the request's readout. All are [R, W + 1] if the request asks for
-    what lies `behind`; the token of a position that the model says nothing of is -1 there.
+    `margin`, `neg_entropy`, `kl`, `shadow`: as asked for in the request's readout. All are [R, W + 1] if the request
+    asks for what lies `behind`; the token of a position that the model says nothing of is -1 there.
     """
 
     token: np.ndarray
@@ -114,6 +132,14 @@ class Prediction:
 
     def measure(self, name: str) -> np.ndarray:
         return self.prob if name == "prob" else self.extra[name]
+
+
+class Edit(NamedTuple):
+    """A filled position that changed; `new` is the mask id where its token was taken back."""
+
+    position: int
+    old: int
+    new: int
 
 
 @dataclass(frozen=True)
@@ -125,8 +151,9 @@ class Step:
     where another token is its best. `bonus`, `gain`: to what each branch owes its score
     (decoders/lookahead/rewards.py). `taken_*`: what the confirmed steps of a draft filled in this forward before the
     winner's own fill, with the probabilities that confirmed it; `base_fills`: how many positions each step filled,
-    theirs and the winner's. What a way of lookahead does not have is None. `passes`: rows of the model call for one
-    branch, 2 under classifier-free guidance.
+    theirs and the winner's. `edits`: what the rule changed of the winner's filled positions, in the same moment as it
+    filled `positions`. What a way of lookahead or a rule does not have is None.
+    `passes`: rows of the model call for one branch, 2 under classifier-free guidance.
     """
 
     window_start: int
@@ -152,6 +179,7 @@ class Step:
     taken_probs: tuple[float, ...] | None = None
     base_fills: tuple[int, ...] | None = None
     passes: int = 1
+    edits: tuple[Edit, ...] | None = None
 
     @property
     def base_steps(self) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]]:
@@ -193,6 +221,12 @@ class Generation:
     def rows(self) -> int:
         """Rows of all model calls."""
         return sum(step.branches * step.passes for step in self.steps)
+
+    @property
+    def edits(self) -> int | None:
+        """Changes of filled positions, None for a decoder that makes none. No edit counts as a token."""
+        counts = [len(step.edits) for step in self.steps if step.edits is not None]
+        return sum(counts) if counts else None
 
     @property
     def tokens_processed(self) -> int:

@@ -55,6 +55,22 @@ def test_a_step_is_the_winners_extra_token_and_what_its_prediction_filled(root: 
     assert found["verdict"] == "right: answered 4, gold 4"
 
 
+def test_an_edit_shows_what_stood_there_and_a_token_taken_back_shows_none(root: Path) -> None:
+    """Position 5 is written over; 6 is taken back and filled again."""
+    edits = [
+        step(0, positions=[5, 6], tokens=[20, 21], probs=[0.9, 0.8], edit_positions=[], edit_old=[], edit_new=[]),
+        step(1, positions=[7], tokens=[12], probs=[0.7], edit_positions=[5, 6], edit_old=[20, 21], edit_new=[10, 96]),
+        step(2, positions=[6, 8], tokens=[11, 13], probs=[0.6, 0.9], edit_positions=[], edit_old=[], edit_new=[]),
+    ]
+    alone = {"branches": 1, "winner": 0, "scores": [], "lookahead_positions": [], "lookahead_tokens": []}
+    row = sample(0, prompt_tokens=5, token_ids=[10, 11, 12, 13], forwards=3, edits=2)
+    write_run(root, "e", {"name": "wino"}, [(row, [one | alone for one in edits])])
+    found = trace(find_run("e", root), "p0")
+    assert [one["edits"] for one in found["steps"]] == [[], [[0, "20 ", "10 "], [1, "21 ", None]], []]
+    assert [token["id"] for token in found["tokens"]] == [10, 11, 12, 13]
+    assert all("edits" not in one for one in trace(find_run("b", root), "p0")["steps"])
+
+
 def test_a_draft_is_what_was_confirmed_of_it_and_what_the_last_row_filled(root: Path) -> None:
     """Two rows, of two assumed tokens and one; the call confirmed the first."""
     drafted = step(

@@ -73,7 +73,7 @@ def test_every_decoder_file_is_valid_with_every_kind_of_model_that_it_can_run(na
         config = _pair(name, model)
         if fits(name, model):
             validate(config)
-            assert resolve_settings(config.decoder).name == name
+            assert resolve_settings(config.decoder).name == name.removesuffix("_hub")
         else:
             with pytest.raises((BackendError, DecoderError), match="allowed"):
                 validate(config)
@@ -294,8 +294,8 @@ WRONG_VALUES = [
     ("fail_fast=null", "true or false"),
     (
         "decoder=null",
-        "ar, d2f, diffusion_gemma, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, klass, llada, llada2, "
-        "lopa, multibd, sdar, served",
+        "ar, d2f, diffusion_gemma, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, joint_threshold, "
+        "joint_threshold_hub, klass, llada, llada2, lopa, multibd, saber, sdar, served, wino",
     ),
     ("decoder.k=0,2", "one value, -m decoder.k=0,2 for a job each, or \"decoder.k='0,2'\" for one value with a comma"),
     ("+decoder.k=3", "decoder.k=3"),

@@ -14,7 +14,8 @@ import pytest
 
 from decoders import DecoderConfig, ScoreConfig, make_decoder
 from decoders.lookahead.score import unique
-from decoders.parts.fills import View, make_fill
+from decoders.parts.fills import View
+from decoders.parts.first_position import make_fill
 from decoders.parts.scores import Mean, Score
 from decoders.state import Borders, Branch
 from tests.toy import MASK, VOCAB, fixed, run

@@ -80,6 +80,8 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "decoder.gate": 0.3, "decoder.confirm": 0.4, "decoder.confirm_best": True,
     "decoder.gamma": 0.2, "decoder.delta": 0.3, "decoder.tau_entropy": 0.4, "decoder.tau_kl": 0.02,
     "decoder.kl_steps": 3, "decoder.behind_end": "wait",
+    "decoder.tau_run": 0.3, "decoder.tau_edit": 0.7, "decoder.tau_back": 0.7, "decoder.max_post_edit": 3,
+    "decoder.capped": "end", "decoder.penalty": 1.5,
     "decoder.decode_tail": True, "decoder.mask_logit": "keep",
     "decoder.top_p": 0.9, "decoder.top_k": 5, "decoder.alg_temp": 0.1, "decoder.cfg_scale": 1.0,
     "decoder.logits_eos_inf": True, "decoder.confidence_eos_eot_inf": True,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from decoders.config import DecoderConfig
-from decoders.types import Generation
+from decoders.types import Edit, Generation
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.engines.base import Engine, Sample
 from lopa_bench.plan.units import Unit, sample_seed, units_of
@@ -50,9 +50,11 @@ DRAFTED = step(
     taken_probs=(0.5, 0.75), positions=(12,), base_fills=(2, 1),
 )  # fmt: skip
 
+EDITED = step(0, positions=(9,), edits=(Edit(5, 6, 7), Edit(8, 4, 9)))
+EDITS = ("edit_positions", "edit_old", "edit_new")
 LOOKAHEAD = ("lookahead_counts", "fresh_probs", "bonus", "gain", "base_fills",
              "taken_positions", "taken_tokens", "taken_probs")  # fmt: skip
-NO_LOOKAHEAD: dict[str, Any] = dict.fromkeys(LOOKAHEAD)
+NO_LOOKAHEAD: dict[str, Any] = dict.fromkeys((*LOOKAHEAD, *EDITS))
 ONE_PROCESS: dict[str, Any] = {"readout_bytes": None, "commit_bytes": None}
 
 
@@ -123,6 +125,7 @@ SAMPLE = {
     "wall_s": 2.5, "seed": 77, "concurrency": 1, "cached_tokens": None, "attempts": None, "sent_s": None,
     "server_s": None, "ttft_s": None, "itl_s": None, "machine": "node7 (Xeon, 8 threads)",
     "branch_ranks": 1,
+    "edits": None,
 }  # fmt: skip
 
 
@@ -218,14 +221,25 @@ def test_every_column_of_a_step() -> None:
 def test_what_a_step_knows_of_its_lookahead() -> None:
     outcome = Outcome(Generation((5, 1), "eos", 8, (SCORED, DRAFTED)), "eos")
     scored, drafted = (whole_row(row, "steps") for row in Rows("run-1", plan(), engine()).steps(decoded(outcome)))
-    assert {name: scored[name] for name in LOOKAHEAD} == NO_LOOKAHEAD | {
+    assert {name: scored[name] for name in (*LOOKAHEAD, *EDITS)} == NO_LOOKAHEAD | {
         "lookahead_counts": [1], "fresh_probs": [0.25], "bonus": [0.5], "gain": [None],
     }  # fmt: skip
-    assert {name: drafted[name] for name in LOOKAHEAD} == NO_LOOKAHEAD | {
+    assert {name: drafted[name] for name in (*LOOKAHEAD, *EDITS)} == NO_LOOKAHEAD | {
         "lookahead_counts": [2, 1], "fresh_probs": [0.5, 0.75, None], "base_fills": [2, 1],
         "taken_positions": [9, 10], "taken_tokens": [4, 5], "taken_probs": [0.5, 0.75],
     }  # fmt: skip
     assert (drafted["winner_score"], drafted["anchor_score"], drafted["scores"]) == (None, None, [])
+
+
+def test_what_a_step_has_edited_and_how_often_a_sample_was() -> None:
+    """A decoder that edits and edited nothing has empty lists and 0; the tokens of a sample are those of its text."""
+    rows, none = Rows("run-1", plan(), engine()), step(1, edits=())
+    outcome = Outcome(Generation((5, 1), "eos", 8, (EDITED, none)), "eos")
+    first, second = (whole_row(row, "steps") for row in rows.steps(decoded(outcome)))
+    assert [first[name] for name in EDITS] == [[5, 8], [6, 4], [7, 9]]
+    assert [second[name] for name in EDITS] == [[], [], []]
+    row = whole_row(rows.sample(decoded(outcome)))
+    assert (row["edits"], row["content_tokens"], row["forwards"]) == (2, 1, 2)
 
 
 def test_steps_of_samples_that_were_decoded_together_have_no_time_and_failed_ones_no_steps() -> None:

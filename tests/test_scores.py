@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from decoders import DecoderConfig, DecoderError, Generation, ScoreConfig, make_decoder
-from decoders.parts.fills import View, make_fill
+from decoders.parts.fills import View
+from decoders.parts.first_position import make_fill
 from decoders.parts.scores import SCORES, Score
 from decoders.state import Borders, Branch, Extra
 from tests.toy import MASK, VOCAB, fixed, hashed, run

@@ -46,8 +46,15 @@ class ToyNetwork:
         parts = []
         for segment in segments:
             tokens = segment.tokens_RW.numpy()
+            shadows = segment.shadow[1] - segment.shadow[0] if segment.shadow else 0
+            tokens = tokens[:, : tokens.shape[1] - shadows]
             # A shifted model computes at i what it says of position i + 1.
             logits = self.table(tokens, segment.start + self.config.shifted)
+            for at in range(*segment.shadow) if segment.shadow else ():  # what it says of a position that is masked
+                without = tokens.copy()
+                without[:, at - segment.start] = MASK
+                shadow = self.table(without, segment.start)[:, at - segment.start]
+                logits = np.concatenate([logits, shadow[:, None]], 1)
             parts.append(torch.from_numpy(logits.astype(np.float32)).reshape(-1, VOCAB.size))
             segment.window = []
         return torch.cat(parts)

@@ -33,8 +33,14 @@ def trace_of(run: Run, row: Row, steps: list[Row], text: TokenText | None) -> di
     _check(run, row, steps)
     start, ids = row["prompt_tokens"], row["token_ids"]
     ends = _ends(steps)
-    calls = [_call(step, start, text) | {"done": end} for step, end in zip(steps, ends, strict=True)]
-    tokens = {position: token for step in steps for position, token in _filled(step, start)}
+    calls = [
+        _call(step, start, text) | _edits(steps, number, start, text) | {"done": end}
+        for number, (step, end) in enumerate(zip(steps, ends, strict=True))
+    ]
+    tokens: dict[int, int] = {}
+    for step in steps:
+        tokens |= dict(_filled(step, start))
+        tokens |= {position - start: new for position, _, new in _edited(step)}
     unseen = [position for position in range(len(ids)) if position not in tokens]
     if unseen:  # a lookahead branch was complete before it was verified: no call was needed for its token
         calls.append(
@@ -94,6 +100,26 @@ def _filled(step: Row, start: int) -> list[tuple[int, int]]:
         rank = step["winner"] - 1
         pairs.insert(0, (step["lookahead_positions"][rank], step["lookahead_tokens"][rank]))
     return [(position - start, token) for position, token in pairs]
+
+
+def _edited(step: Row) -> list[tuple[int, int, int]]:
+    """Positions of a decoder that edits, with the ids there before and after."""
+    return list(zip(step["edit_positions"] or (), step["edit_old"] or (), step["edit_new"] or ()))
+
+
+def _edits(steps: list[Row], number: int, start: int, text: TokenText | None) -> dict[str, Any]:
+    """Each edit of a call as position, text before and text behind it; no text where the token was taken back, since
+    only then a later call fills the position again.
+    """
+    if steps[number]["edit_positions"] is None:
+        return {}
+    filled_later = {position for step in steps[number + 1 :] for position in step["positions"]}
+    return {
+        "edits": [
+            [position - start, _show(old, text), None if position in filled_later else _show(new, text)]
+            for position, old, new in _edited(steps[number])
+        ]
+    }
 
 
 def _call(step: Row, start: int, text: TokenText | None) -> dict[str, Any]:

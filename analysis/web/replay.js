@@ -22,12 +22,19 @@
   const seconds = (value) => `${value < 1 ? value.toFixed(3) : value.toFixed(2)} s`;
   const place = (rank) => ["first", "second", "third", "fourth"][rank] ?? `${rank + 1}th`;
 
-  // When each position was filled, and with which probability (null: a lookahead token, whose own is not recorded).
+  // By position: when it was filled, with what and with which probability (null: a lookahead token, whose own is not
+  // recorded, or an edit), and when it changed; text null: its token was taken back.
   function arrivals(run) {
     const found = new Map();
+    const add = (position, event) => found.set(position, [...(found.get(position) ?? []), event]);
     run.steps.forEach((step, index) => {
-      if (step.extra !== null) found.set(step.extra, { at: index + 1, prob: null });
-      for (const [position, prob] of step.fill) found.set(position, { at: index + 1, prob });
+      const at = index + 1;
+      if (step.extra !== null) add(step.extra, { at, prob: null, text: run.tokens[step.extra].text });
+      for (const [position, prob] of step.fill) add(position, { at, prob, text: run.tokens[position].text });
+      for (const [position, before, behind] of step.edits ?? []) {
+        found.get(position).at(-1).text = before;
+        add(position, { at, prob: null, text: behind, edited: true });
+      }
     });
     return found;
   }
@@ -58,7 +65,8 @@
         "aria-label": "filling order: position against call" });
       const n = Math.max(1, this.run.tokens.length - 1);
       this.dots = new Map();
-      for (const [position, { at }] of this.arrival) {
+      for (const [position, events] of this.arrival) {
+        const { at } = events.at(-1);
         const dot = make("rect", { svg: true, x: 4 + 388 * position / n - 1.5, y: 4 + 98 * (at - 1) / Math.max(1, this.frames - 1), width: 3, height: 5 });
         this.dots.set(position, svg.appendChild(dot));
       }
@@ -71,15 +79,17 @@
       const tried = new Set((next?.branches ?? []).map((branch) => branch.position).filter((p) => p !== null));
       let filled = 0;
       this.tokens.forEach((node, position) => {
-        const arrival = this.arrival.get(position);
-        const here = arrival !== undefined && arrival.at <= at;
+        const arrival = this.arrival.get(position)?.findLast((event) => event.at <= at);
+        const here = arrival !== undefined && arrival.text !== null;
+        const words = visible(here ? arrival.text : this.run.tokens[position].text);
+        if (node.textContent !== words) node.textContent = words;
         const fresh = here && arrival.at === at && (byClock ? at < this.run.steps.length : frame <= this.run.steps.length);
         node.className = ["token", here ? "filled" : "masked", fresh ? "fresh" : "", tried.has(position) && !here ? "tried" : "",
           this.run.tokens[position].behind ? "behind" : ""].join(" ").trim();
         if (here) node.removeAttribute("aria-hidden"); else node.setAttribute("aria-hidden", "true");
         const colour = here ? (colourBy === "step" ? byStep((arrival.at - 1) / Math.max(1, this.frames - 1)) : byConfidence(arrival.prob)) : "";
         node.style.background = colour;
-        node.title = here ? `position ${position}, call ${arrival.at}` + (arrival.prob === null ? ", lookahead token" : `, probability ${arrival.prob.toFixed(3)}`) : "";
+        node.title = here ? `position ${position}, call ${arrival.at}` + (arrival.edited ? ", edited" : arrival.prob === null ? ", lookahead token" : `, probability ${arrival.prob.toFixed(3)}`) : "";
         const dot = this.dots.get(position);
         if (dot) { dot.style.fill = here ? colour : "none"; dot.style.stroke = here ? "rgb(0 0 0 / .35)" : "none"; dot.style.strokeWidth = "0.5"; }
         filled += here ? 1 : 0;
@@ -124,7 +134,7 @@
       const places = [...(step.extra === null ? [] : [step.extra]), ...step.fill.map(([position]) => position)].sort((a, b) => a - b);
       const words = places.slice(0, 12).map((position) => this.run.tokens[position].text.trim() || "space").join(", ") + (places.length > 12 ? ", and more" : "");
       const winner = step.branches.findIndex((branch) => branch.won);
-      return `${this.run.title}, call ${calls}: ${places.length} filled: ${words}.` + (winner > 0 ? ` Branch ${winner} won.` : "");
+      return `${this.run.title}, call ${calls}: ${places.length} filled: ${words}.` + (step.edits?.length ? ` ${step.edits.length} edited or taken back.` : "") + (winner > 0 ? ` Branch ${winner} won.` : "");
     }
   }
 
@@ -203,7 +213,7 @@
       const clock = state.byClock ? `${seconds(state.frame / 1000)} · ` : "";
       legend.replaceChildren(make("span", { class: "clock" }, clock), make("span", {}, steps ? "first call" : "probability 0.3"),
         make("span", { class: "ramp", style: `background:${steps ? ramp(byStep) : ramp((x) => byConfidence(0.3 + 0.7 * x))}` }),
-        make("span", {}, steps ? "last" : "1 (grey: lookahead token)"));
+        make("span", {}, steps ? "last" : "1 (grey: lookahead token or edit)"));
       root.dataset.frame = Math.round(state.frame);
     }
     // By the clock: to the end of the next or the last call of any run.

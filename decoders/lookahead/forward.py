@@ -27,7 +27,10 @@ class Forward:
         config: DecoderConfig,
         window: Window,
         vocab: Vocabulary,
+        edits: bool = False,
     ):
+        """`edits`: whether views tell of filled positions too."""
+        self.edits = edits
         self.branches = branches
         self.request = request
         self.prediction = prediction
@@ -41,12 +44,20 @@ class Forward:
 
     def seen_by(self, row: int, branch: Branch) -> View:
         """The masks of `branch` that take part and that `row` had as masks too, with what that row says of them."""
-        request, prediction = self.request, self.prediction
+        request = self.request
         lo, hi = self.window.scope(branch)
         known = request.start + int(request.lengths[row]) + request.behind
         lo, hi = max(lo, request.start), min(hi, known)
-        position = lo + np.flatnonzero(branch.ids[lo:hi] == self.vocab.mask_id)
-        at = position - request.start
+        is_mask = branch.ids[lo:hi] == self.vocab.mask_id
+        standing = None
+        if self.edits:
+            filled = lo + np.flatnonzero(~is_mask)
+            standing = self._at(row, branch, filled[filled >= self.window.borders.prompt])
+        return self._at(row, branch, lo + np.flatnonzero(is_mask), standing)
+
+    def _at(self, row: int, branch: Branch, position: np.ndarray, standing: View | None = None) -> View:
+        prediction = self.prediction
+        at = position - self.request.start
         block = self.window.borders.block_of(position)
         return View(
             position,
@@ -56,6 +67,7 @@ class Forward:
             prediction.measure(self.config.fill_confidence or "prob")[row, at],
             np.array(branch.activated)[block],
             {name: values[row, at] for name, values in prediction.extra.items()},
+            standing,
         )
 
     def fresh_probs(self, row: int, positions: np.ndarray, tokens: np.ndarray) -> list[float | None]:

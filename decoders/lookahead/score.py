@@ -81,9 +81,9 @@ class ByScore(Select):
 
         A branch that holds an end token and masks behind it is verified like any other: it has to win by its score.
         """
-        complete = [branch for branch in branches[1:] if branch.masks_left == 0]
+        complete = [branch for branch in branches[1:] if branch.done]
         self.finished = complete[0] if complete else None
-        branches[1:] = [branch for branch in branches[1:] if branch.masks_left]
+        branches[1:] = [branch for branch in branches[1:] if not branch.done]
 
 
 def unique(branches: list[Branch]) -> list[Branch]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from decoders.config import DecoderConfig, DecoderError
-from decoders.lookahead.forward import NOTHING, Choice, Forward
+from decoders.lookahead.forward import Choice, Forward
 from decoders.lookahead.tape import Tape
 from decoders.parts.caches import Cache
 from decoders.parts.fills import Fill, View
@@ -37,25 +37,30 @@ class Parts:
 
     def filled(self, branch: Branch, view: View, fill: Fill) -> tuple[np.ndarray, Branch]:
         """What a rule fills of a view [N], as indices into it, and the branch behind it."""
-        chosen = NOTHING
-        if len(view):
-            chosen = np.arange(len(view))[fill.select(view, branch)]  # a rule may also answer with booleans [N]
-            if len(set(chosen.tolist())) < len(chosen):
-                raise DecoderError(f"decoder.fill={self.config.fill} fills a position twice; allowed: each index once")
-        return chosen, self.with_tokens(branch, view.position[chosen], view.token[chosen])
+        answer, revision = fill.decide(view, branch)
+        chosen = np.arange(len(view))[answer]  # a rule may also answer with booleans [N]
+        if len(set(chosen.tolist())) < len(chosen):
+            raise DecoderError(f"decoder.fill={self.config.fill} fills a position twice; allowed: each index once")
+        state = self.with_tokens(branch, view.position[chosen], view.token[chosen])
+        return chosen, state if revision is None else state.edited(revision, self.window.borders, self.vocab)
 
     def with_tokens(self, branch: Branch, positions: np.ndarray, tokens: np.ndarray) -> Branch:
         return branch.filled(positions, tokens, self.window.borders, self.vocab)
 
     def complete(self, branch: Branch) -> bool:
-        """No masks left (and no block to come), or none before the first end token."""
-        return branch.masks_left == 0 or self.ended(branch)
+        """Nothing left to do (and no block to come), or nothing before the first end token."""
+        return branch.done or self.ended(branch)
 
     def ended(self, branch: Branch) -> bool:
-        """Whether the text is known up to its first end token, and nothing behind it is asked for."""
+        """Whether the text is known up to its first end token, and nothing behind it is asked for. A rule that edits
+        may still change what stands in a block that is not done.
+        """
         if self.config.decode_tail or not branch.ended:
             return False
         end = first_end(branch.ids, self.prompt, self.vocab)
+        if self.fill.edits:
+            last = int(self.window.borders.block_of(np.array(end)))
+            return all(branch.is_done(block) for block in range(last + 1))
         return not (branch.ids[self.prompt : end] == self.vocab.mask_id).any()
 
 

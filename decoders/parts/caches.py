@@ -33,6 +33,9 @@ class Cache:
     def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
         """Plans what of the winner's forward is kept; carried out with the next request."""
 
+    def saw(self, request: Request, winner: int, state: Branch) -> None:
+        """Plans to keep what of the winner's forward is final already, where its rule has changed nothing of it."""
+
     def shares(self, before: Branch, after: Branch) -> bool:
         """Whether the base, one step behind `before`, feeds `after` on the very cache on which `before` is fed, so that
         both can be rows of one call. A policy that keeps anything has to say so for itself.
@@ -85,6 +88,13 @@ class ExactBlocks(Cache):
         ready = self._ready(branches[winner])
         if ready > self.cached:
             self._plan(winner, self.cached, ready)
+
+    def saw(self, request: Request, winner: int, state: Branch) -> None:
+        """The forward behind which a block is settled has seen its final tokens, unless they were edited once more."""
+        ready, start = self._ready(state), request.start
+        fed = request.ids[winner, : ready - start]
+        if ready > self.cached and np.array_equal(fed, state.ids[start:ready]):
+            self._plan(winner, self.keep.start if self.keep else self.cached, ready)
 
     def shares(self, before: Branch, after: Branch) -> bool:
         """Block-causal, a finished block's values are the same whenever they are kept. Under full attention they are

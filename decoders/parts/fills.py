@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from decoders.config import DecoderConfig
-from decoders.state import Borders, Branch
+from decoders.state import Borders, Branch, Revision
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class View:
 
     position, block, token [N] integers; prob, confidence [N] float32 (`confidence` ranks forced picks);
     activated [N] whether the mask's block may be forced; measures: what else was asked of the model, [N] each.
+    standing: the same of the filled positions that take part, for a rule that edits (what stands there the branch has).
     """
 
     position: np.ndarray
@@ -27,12 +28,13 @@ class View:
     confidence: np.ndarray
     activated: np.ndarray
     measures: Mapping[str, np.ndarray] = field(default_factory=dict)
+    standing: View | None = None
 
     def __len__(self) -> int:
         return len(self.position)
 
     def measure(self, name: str) -> np.ndarray:
-        """prob, margin or neg_entropy [N], as far as it was asked for."""
+        """prob, margin, neg_entropy, kl or shadow [N], as far as it was asked for."""
         return self.prob if name == "prob" else self.measures[name]
 
 
@@ -50,11 +52,19 @@ class Fill:
     `reads`: the settings that this rule reads, with their defaults, so that no other is taken in silence; None says
     that it may read any default of its decoder. `measures`: what it needs of a prediction beside the probability and
     the ranking confidence. `follows_first`: whether it can go on where `FirstPosition` began.
+
+    `edits`: whether it changes filled positions; such a rule answers with `decide`. `predicts`: of what it needs a
+    prediction: "masked" positions, the whole "block" under way, or the whole "text" up to its end. `shadowed`: whether
+    the block under way needs a shadow (`Request.shadow`). `alone`: why no branch can stand beside it, if none can.
     """
 
     reads: ClassVar[Mapping[str, Any] | None] = None
     measures: ClassVar[tuple[str, ...]] = ()
     follows_first: ClassVar[bool] = False
+    edits: ClassVar[bool] = False
+    predicts: ClassVar[str] = "masked"
+    shadowed: ClassVar[bool] = False
+    alone: ClassVar[str] = ""
 
     def __init__(self, config: DecoderConfig, borders: Borders, uniform: Uniform):
         self.config = config
@@ -70,6 +80,15 @@ class Fill:
     def select(self, view: View, branch: Branch) -> np.ndarray:
         """Indices into the view to fill: at least one, unless `empty_steps=run`. May update `branch.memory`."""
         raise NotImplementedError  # every rule has its own
+
+    def decide(self, view: View, branch: Branch) -> tuple[np.ndarray, Revision | None]:
+        """What `select` fills, and what becomes of the positions of `view.standing`."""
+        return (self.select(view, branch) if len(view) else np.array([], dtype=np.int64)), None
+
+    @property
+    def budget(self) -> int:
+        """Forwards that it may need beside one for each position."""
+        return 0
 
     def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
         """Of the indices that it chose those that it would have chosen whatever else there is: not the forced ones."""
@@ -270,29 +289,3 @@ class Budget(Fill):
 
     def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
         return chosen[view.prob[chosen] > self.config.tau_conf]
-
-
-class FirstPosition(Fill):
-    """Fast-dLLM's cached sampler for Dream: the first forward of a block fills its first position, unconditionally,
-    because later forwards start at the block and have no logit to shift into it. Another rule fills the rest.
-
-    memory: () before the first forward, then the other rule's, which counts this forward as its step 0.
-    """
-
-    def __init__(self, config: DecoderConfig, borders: Borders, uniform: Uniform, rest: Fill):
-        super().__init__(config, borders, uniform)
-        self.rest = rest
-
-    def select(self, view: View, branch: Branch) -> np.ndarray:
-        if branch.memory:
-            return self.rest.select(view, branch)
-        branch.memory = (1,)
-        return np.array([0])
-
-
-def make_fill(rule: type[Fill], config: DecoderConfig, borders: Borders, uniform: Uniform) -> Fill:
-    """The rule for one decode, behind `FirstPosition` if the settings say so."""
-    fill = rule(config, borders, uniform)
-    if config.first_position == "unconditional":
-        return FirstPosition(config, borders, uniform, fill)
-    return fill

@@ -59,6 +59,27 @@ class Frechet(Fill):
         return ranked[: max(1, int(passed.sum()))]
 
 
+class Hierarchy(Fill):
+    """dInfer's hierarchy: every mask with prob > tau_conf, the best one of each run of neighbouring masks if its prob >
+    `tau_run`, and the best one of all. So what is filled lies apart, and each fill halves a run.
+    """
+
+    reads: ClassVar[Mapping[str, Any]] = {"tau_conf": 0.9, "tau_run": 0.5}
+    follows_first = True
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        chosen = view.prob > self.config.tau_conf
+        begins = (np.diff(view.position) > 1) | (np.diff(view.block) > 0)
+        for run in np.split(np.arange(len(view)), np.flatnonzero(begins) + 1):
+            best = run[np.argmax(view.prob[run])]
+            chosen[best] |= view.prob[best] > self.config.tau_run
+        chosen[np.argmax(view.prob)] = True
+        return np.flatnonzero(chosen)
+
+    def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
+        return chosen[view.prob[chosen] > self.config.tau_conf]
+
+
 class EntropyThreshold(Fill):
     """dParallel (arXiv 2509.26488): every mask with an entropy of at most `tau_entropy`, and the lowest."""
 

@@ -14,13 +14,15 @@ class Window:
 
     `reads`: the settings that it reads, with their defaults. `caches`: by attention, the cache policies that its texts
     can be decoded with. `grids`: where its blocks may be counted from. `hands_over`: whether the forward that stores a
-    finished block fills the position behind it, for which the model's logits must be shifted.
+    finished block fills the position behind it, for which the model's logits must be shifted. `revisits`: whether a
+    block that is full is looked at again until the rule settles it.
     """
 
     reads: ClassVar[Mapping[str, Any]] = {"block_size": None}
     caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"full": ("none",), "block_causal": ("none", "exact")}
     grids: ClassVar[tuple[str, ...]] = ("prompt", "absolute")
     hands_over: ClassVar[bool] = False
+    revisits: ClassVar[bool] = False
 
     def __init__(self, config: DecoderConfig, prompt: int, mask_id: int):
         self.config = config
@@ -73,8 +75,8 @@ class Blocks(Window):
 
     def current(self, branch: Branch) -> int:
         """The first unfinished block, or the last block if all are finished."""
-        for block, masks in enumerate(branch.masks):
-            if masks:
+        for block in range(len(branch.masks)):
+            if not branch.is_done(block):
                 return block
         return len(branch.masks) - 1
 
@@ -110,10 +112,35 @@ class Successive(Blocks):
 
     def advance(self, branch: Branch) -> None:
         newest = len(branch.masks) - 1
-        if branch.masks[newest] == 0 and not branch.ended and newest < self.borders.blocks:
+        if branch.is_done(newest) and not branch.ended and newest < self.borders.blocks:
             size = self.borders.end_of(newest + 1) - self.borders.start_of(newest + 1)
-            branch.append_block(size, self.mask_id)
+            branch.append_block(size, self.mask_id, unsettled=self.revisits)
         super().advance(branch)
+
+
+class Revisited(Successive):
+    """Blocks one after the other, each looked at again when it is full (LLaDA2.1)."""
+
+    revisits = True
+
+
+class Reopened(Blocks):
+    """Blocks from left to right, of which the finished ones may get masks again (Saber): all up to the newest take
+    part, and the next one follows when none of them has a mask.
+    """
+
+    caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"full": ("none",), "block_causal": ("none",)}
+
+    def current(self, branch: Branch) -> int:
+        newest = max(block for block, active in enumerate(branch.activated) if active)
+        full = not any(branch.masks[: newest + 1])
+        return min(newest + full, len(branch.masks) - 1)
+
+    def advance(self, branch: Branch) -> None:
+        branch.activated[self.current(branch)] = True
+
+    def scope(self, branch: Branch) -> tuple[int, int]:
+        return self.borders.prompt, self.borders.end_of(self.current(branch))
 
 
 class SubBlocks(Successive):

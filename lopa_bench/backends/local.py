@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from decoders.types import Decode, Generation, Prediction, Readout, Request
+from lopa_bench.backends.beside import beside_all
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.readout import guided, read_out
 from lopa_bench.backends.session import NonFinite, Session
@@ -97,7 +98,9 @@ class LocalBackend:
             number = len(entries[members[0]].step_s)  # of the decode: draws are made sample by sample
             change = partial(change_of, [(entries[i].session, *needed[i]) for i in members])
             logits_NV = self._logits(hidden_TD, readout, [(segments[i], flat[i]) for i in members])
-            values = read_out(logits_NV, readout, self.config.mask_id, number, change)
+            asked = [(entries[i].session.request, *needed[i]) for i in members]
+            beside = beside_all(asked, readout, self.config.shifted)
+            values = read_out(logits_NV, readout, self.config.mask_id, number, change, beside=beside)
             at = 0
             for i in members:
                 count = len(flat[i])

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from decoders.types import Readout
+from decoders.types import SHADOW, Readout
 
 Change = Callable[[Tensor], Tensor]  # from the distributions [N, V] of a call to their "kl" [N]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands in the text around the positions that are read, ids [N], -1 where it plays no part.
+
+    `given`: the token whose probability is asked for ("shadow"); `left`: the one that `Readout.penalty` holds down.
+    """
+
+    given: np.ndarray
+    left: np.ndarray
 
 
 def read_out(
@@ -20,12 +32,14 @@ def read_out(
     forward: int = 0,
     change: Change | None = None,
     among: tuple[int, int] | None = None,
+    beside: Beside | None = None,
 ) -> dict[str, np.ndarray]:
     """Best token [N] int64, its probability [N] float32, and the measures that `readout` asks for.
 
     With a temperature the token is drawn; `forward` is the number of the decode's forward, so that each draws anew and
     a decode does not depend on what else is decoded. `change` answers for the measure "kl", which needs a memory.
     `among` = (first, count): these N are a part, from `first` on, of `count` positions for which the forward draws.
+    `beside` is needed for a penalty and for "shadow".
 
     The softmax is computed in float32 or wider. The mask id is never the best token; the lowest id wins ties. One
     transfer brings everything to the host, which also waits for the device. A causal model has no mask id (None).
@@ -34,6 +48,11 @@ def read_out(
     logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
     if readout.never:
         logits_NV[:, list(readout.never)] = -torch.inf
+    if readout.penalty:
+        assert beside is not None, "a penalty needs what stands left of each position"
+        held = np.flatnonzero(beside.left >= 0)
+        rows, ids = (torch.from_numpy(one).to(logits_NV.device) for one in (held, beside.left[held]))
+        logits_NV[rows, ids] -= readout.penalty
     if mask_id is None:
         candidates_NV = logits_NV
     elif readout.mask_logit == "exclude":
@@ -70,6 +89,10 @@ def read_out(
         if "kl" in readout.measures:
             assert change is not None, "the measure kl needs what the forward before said"
             columns["kl"] = change(p_NV)
+    if SHADOW in readout.measures:
+        assert beside is not None, "the measure shadow needs what stands at each position"
+        given_N = torch.from_numpy(np.maximum(beside.given, 0)).to(logits_NV.device)
+        columns[SHADOW] = (logits_NV.gather(-1, given_N[:, None])[:, 0] - total_N).exp()
     host = torch.stack([column.double() for column in columns.values()]).cpu().numpy()
     arrays = dict(zip(columns, host.astype(np.float32)))
     arrays["token"] = host[0].astype(np.int64)

@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoders.types import CHANGE, Keep, Prediction, Request
+from decoders.types import CHANGE, SHADOW, Keep, Prediction, Request
+from lopa_bench.backends.beside import attention_mask, fed, from_shadows, shadowed
 from lopa_bench.backends.outcome import Traffic
 from lopa_bench.backends.readout import Before
-from lopa_bench.models.network.segments import KVCache, Segment, block_causal_mask
+from lopa_bench.models.network.segments import KVCache, Segment
 
 
 class NonFinite(ArithmeticError):
@@ -41,8 +42,9 @@ class Session:
             )
         self.request = request
         self.before.follow(request.follows)
-        tokens_RW = torch.from_numpy(_fed(request, self.mask_id)).to(device)
-        self.segment = Segment(tokens_RW, request.start, self.cache, request.suffix, _mask(request, device, self.cache))
+        tokens_RW = torch.from_numpy(fed(request, self.mask_id)).to(device)
+        mask = attention_mask(request, device, self.cache.k_LKPE.dtype)
+        self.segment = Segment(tokens_RW, request.start, self.cache, request.suffix, mask, request.shadow)
         return self.segment
 
     def _keep(self, keep: Keep) -> None:
@@ -57,17 +59,23 @@ class Session:
         self.segment.commit(keep.row, keep.start, keep.end)
 
     def needed(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and window columns of the raw logits that the masks of the request call for.
+        """Rows, in rising order, and columns of the raw logits that the masks of the request call for, and what it asks
+        for beside them.
 
-        With a shifted model a mask at column w is predicted at w - 1; column 0 is predicted by the kept forward; what
-        lies behind a row, by its last position.
+        Columns from the window's width on are shadows. With a shifted model a mask at column w is predicted at w - 1;
+        column 0 is predicted by the kept forward; what lies behind a row, by its last position.
         """
         assert self.request is not None
         ids, lengths = self.request.ids, self.request.lengths
-        wanted_RW = (ids == self.mask_id) & (np.arange(ids.shape[1]) < lengths[:, None])
+        wanted_RW = ids == self.mask_id
+        if self.request.predict is not None:
+            lo, hi = self.request.predict
+            wanted_RW[:, lo - self.request.start : hi - self.request.start] = True
+        wanted_RW &= np.arange(ids.shape[1]) < lengths[:, None]
         if not self.shifted:
-            rows, columns = np.nonzero(wanted_RW)
+            rows, columns = np.nonzero(np.concatenate([wanted_RW, shadowed(self.request, self.mask_id)], 1))
             return rows, columns
+        assert self.request.shadow is None, "no shadow predicts a position of shifted logits"
         wanted_RX = np.pad(wanted_RW, ((0, 0), (0, 1)))
         if self.request.behind:
             wanted_RX[np.arange(len(lengths)), lengths] = True
@@ -86,6 +94,11 @@ class Session:
             raise NonFinite("the model's logits are not finite")
         arrays = {}
         height, width = self.request.ids.shape
+        if self.request.shadow is not None:
+            text = columns < width
+            arrays[SHADOW] = from_shadows(self.request, rows[~text], columns[~text], values[SHADOW][~text])
+            values = {name: value[text] for name, value in values.items() if name != SHADOW}
+            rows, columns = rows[text], columns[text]
         for name, value in values.items():
             array = np.zeros((height, width + self.request.behind), dtype=value.dtype)
             array[rows, columns + 1 if self.shifted else columns] = value
@@ -107,27 +120,3 @@ class Session:
         start, arrays = self.kept
         at = self.request.start - start
         return arrays[name][at] if 0 <= at < len(arrays[name]) else 0
-
-
-def _fed(request: Request, mask_id: int) -> np.ndarray:
-    """The rows of the call: those of the request, and behind them the same without their prompt if it asks for it."""
-    if not request.unconditional:
-        return request.ids
-    without_RW = request.ids.copy()
-    without_RW[:, : request.unconditional] = mask_id
-    return np.concatenate([request.ids, without_RW])
-
-
-def _mask(request: Request, device: torch.device, cache: KVCache) -> Tensor | None:
-    """Additive attention mask over the window: block-causal, or rows shorter than the window, or none."""
-    dtype = cache.k_LKPE.dtype
-    if request.blocks is not None:
-        if request.blocks[0] == request.blocks[-1]:
-            return None
-        return block_causal_mask(torch.from_numpy(request.blocks).to(device), dtype)
-    width = request.ids.shape[1]
-    if (request.lengths == width).all():
-        return None
-    beyond_RW = np.tile(np.arange(width) >= request.lengths[:, None], (request.passes, 1))
-    mask_R1W = torch.zeros(len(beyond_RW), 1, width, dtype=dtype)
-    return mask_R1W.masked_fill(torch.from_numpy(beyond_RW)[:, None], -torch.inf).to(device)

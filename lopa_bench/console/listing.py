@@ -210,9 +210,10 @@ def _sample(row: Mapping[str, Any]) -> RenderableType:
     verdict = {True: "right", False: "wrong", None: "not judged"}[row["correct"]]
     time = "" if row["total_s"] is None else f", {number(row['total_s'])} s"
     calls = "" if row["forwards"] is None else f" in {row['forwards']} calls"  # few servers tell
+    edits = f", {row['edits']} edits" if row["edits"] is not None else ""
     head = (
         f"{row['problem_id']} #{row['sample_index']}: {verdict} ({row['score_status']}), {row['finish_reason']}, "
-        f"{row['content_tokens'] or 0} tokens{calls}{time}"
+        f"{row['content_tokens'] or 0} tokens{calls}{edits}{time}"
     )
     asked = row["prompt"].strip()
     asked = asked if len(asked) <= TEXT_CHARACTERS else "[...] " + asked[-TEXT_CHARACTERS:]  # behind its examples

@@ -81,6 +81,7 @@ def json_values(one: Measured) -> dict[str, Any]:
         "decoder": run.decoder,
         "k": run.k_as_set if run.k is None or run.k_as_set is None else run.k,
         **{name: one.numbers.get(name) for name in _JSON_NUMBERS},
+        **{name: one.numbers[name] for name in _OF_EDITS if one.numbers.get("edits") is not None},
         "path": str(run.folder),
     }
 
@@ -89,3 +90,4 @@ _JSON_NUMBERS = (
     "preset", "n", "errors", "accuracy", "accuracy_ci95", "pass_at", "tpf", "tpf_ci95", "tpf_row",
     "tps", "tps_ci95", "latency_s", "forwards", "rows",
 )  # fmt: skip
+_OF_EDITS = ("edits", "edits_per_token", "tokens_per_processed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.console.numbers import UNKNOWN, count, number, over_interval, percent, plain, points, rate, times
+from lopa_bench.console.numbers import UNKNOWN, count, fixed, number, over_interval, percent, plain, points, rate, times
 from lopa_bench.metrics.ratios import Relative, ratios_to_first
 from lopa_bench.metrics.varied import Measured, varied
 from lopa_bench.records.runs import Run
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 NUMBERS = ("k", "n", "accuracy", "TPF", "TPF/row", "TPS", "latency", "forwards", "rows")
+EDITED = {"edits/token": "edits_per_token", "tokens/position": "tokens_per_processed"}  # where any run has edits
 SHOWN = ("decoder", "decoder.k", "model")  # overrides that have a place of their own
 
 
@@ -42,10 +43,12 @@ def _table(runs: Sequence[Measured], ratios: Sequence[Relative | None]) -> Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
     table.add_column("decoder", overflow="fold")  # a long name is broken, a number never is
-    for name in NUMBERS:
-        table.add_column(name, justify="right", no_wrap=True)
+    edited = EDITED if any(one.numbers.get("edits") is not None for one in runs) else {}
+    for name in (*NUMBERS, *edited):
+        table.add_column(name.replace("/t", "/\nt").replace("/p", "/\np"), justify="right", no_wrap=True)
     for one, own, ratio in zip(runs, varied(runs), ratios, strict=True):
-        table.add_row(*map(Text, _cells(one, own, [other.run for other in runs])))
+        beside = [fixed(one.numbers.get(quantity), 3) for quantity in edited.values()]
+        table.add_row(*map(Text, [*_cells(one, own, [other.run for other in runs]), *beside]))
         if ratio is not None:
             table.add_row(*map(Text, _ratio_cells(ratio)), style="dim")
     return table

@@ -69,9 +69,12 @@ def first_calls(decoder: Decoder, prompt: Sequence[int], vocabulary: Vocabulary)
     with suppress(Exception):  # of a part of one's own: the decode itself will tell it, with its cause
         for request in _requests(decoder, prompt, vocabulary):
             rows, width = request.ids.shape
-            masks_RW = (request.ids == vocabulary.mask_id) & (np.arange(width) < request.lengths[:, None])
-            rows, masks = rows * request.passes, int(masks_RW.sum()) * request.passes
-            found.append(Call(rows, width, request.start, masks, _copies(request.readout)))
+            read_RW = request.ids == vocabulary.mask_id
+            if request.predict is not None:
+                read_RW[:, request.predict[0] - request.start : request.predict[1] - request.start] = True
+            read = int((read_RW & (np.arange(width) < request.lengths[:, None])).sum()) + rows * request.shadows
+            rows, read = rows * request.passes, read * request.passes
+            found.append(Call(rows, width + request.shadows, request.start, read, _copies(request.readout)))
     return found
 
 

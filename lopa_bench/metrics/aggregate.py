@@ -30,6 +30,7 @@ FIXED = {
     "tpf_window": ("window_tokens", "forwards"),
     "tpf_row": ("content_tokens", "rows"),
     "tokens_per_processed": ("content_tokens", "tokens_processed"),
+    "edits_per_token": ("edits", "content_tokens"),
     "tps_eos": ("eos_tokens", "total_s"),
     "tps_window": ("window_tokens", "total_s"),
     "tps_decode": ("content_tokens", "decode_s"),

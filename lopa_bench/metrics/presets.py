@@ -28,6 +28,7 @@ COUNTS = (
     "forwards",
     "rows",
     "tokens_processed",
+    "edits",
 )
 SECONDS = ("prefill_s", "decode_s", "total_s")
 SERVED = ("server_s", "ttft_s", "cached_tokens", "sent_s")  # of a server's samples; null for all others

@@ -43,7 +43,7 @@ score_details json      stop list<str>          token_ids list<int32>   token_so
 batch int64             approximate bool        error str?
 wall_s float64?         seed int64?             concurrency int64?      cached_tokens int64?
 attempts int64?         sent_s float64?         server_s float64?       ttft_s float64?
-itl_s list<float32>?    machine str?            branch_ranks int64?
+itl_s list<float32>?    machine str?            branch_ranks int64?     edits int64?
 """
 
 _STEPS = """
@@ -57,6 +57,7 @@ lookahead_counts list<int32>?                   fresh_probs list<float32>?
 bonus list<float32>?    gain list<float32>?     base_fills list<int32>?
 taken_positions list<int32>?                    taken_tokens list<int32>?
 taken_probs list<float32>?                      readout_bytes int64?    commit_bytes int64?
+edit_positions list<int32>?                      edit_old list<int32>?   edit_new list<int32>?
 """
 
 _RUN = """

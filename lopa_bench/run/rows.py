@@ -85,6 +85,7 @@ class Rows:
             "forwards": generation.forwards,
             "rows": generation.rows,
             "tokens_processed": generation.tokens_processed,
+            "edits": generation.edits,
             "finish_reason": "stop" if text.stopped else outcome.status,
             "completion": text.text,
             "answer_text": text.answer,
@@ -154,8 +155,9 @@ class Rows:
 def _step(number: int, step: Step, seconds: float | None) -> dict[str, Any]:
     """A step's fields are columns, but for those that only the cache and the sample's own counts need."""
     facts = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(step).items()}
-    del facts["kept"], facts["passes"]
+    del facts["kept"], facts["passes"], facts["edits"]
     winner, anchor = (step.scores[step.winner], step.scores[0]) if step.scores else (None, None)
+    facts |= _edits(step)
     return facts | {"step": number, "winner_score": winner, "anchor_score": anchor, "seconds": seconds}
 
 
@@ -164,3 +166,11 @@ def _sent(traffic: Traffic | None) -> dict[str, int | None]:
     if traffic is None:
         return {"readout_bytes": None, "commit_bytes": None}
     return {"readout_bytes": traffic.readout, "commit_bytes": traffic.commit}
+
+
+def _edits(step: Step) -> dict[str, list[int] | None]:
+    """What a decoder that edits changed: positions, and the ids there before and after."""
+    names = ("edit_positions", "edit_old", "edit_new")
+    if step.edits is None:
+        return dict.fromkeys(names)
+    return {name: [edit[part] for edit in step.edits] for part, name in enumerate(names)}

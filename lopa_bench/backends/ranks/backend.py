@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from lopa_bench.backends.beside import beside_all
 from lopa_bench.backends.local import LocalBackend, Pending, Running, change_of, group_by_readout
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.ranks.link import Link
@@ -72,7 +73,10 @@ class RankedBackend(LocalBackend):
             owned = [(sessions[i], needed[i][0][told[i]], needed[i][1][told[i]]) for i in members]
             first = told[members[0]].start, len(needed[members[0]][0])
             logits_NV = self._logits(hidden_TD, readout, [(segments[i], flat[i]) for i in members])
-            values = read_out(logits_NV, readout, self.config.mask_id, number, partial(change_of, owned), first)
+            asked = [(session.request, rows, columns) for session, rows, columns in owned]
+            beside = beside_all(asked, readout, self.config.shifted)
+            change = partial(change_of, owned)
+            values = read_out(logits_NV, readout, self.config.mask_id, number, change, first, beside)
             at = 0
             for i in members:
                 count = len(flat[i])

@@ -40,6 +40,7 @@ class Segment:
 
     They see cache[0, start) and, where `suffix` = (from, to) is given, cache[from, to) as well.
     `mask` is additive, broadcastable to [R, W, W], and rules what the rows' own positions see of each other.
+    `shadow` = (from, to): the last to - from columns stand at these positions again, as shadows of theirs.
     After a forward `window` holds each layer's (k, v), both [R, K, W, E], so that one row can be committed.
     """
 
@@ -48,6 +49,7 @@ class Segment:
     cache: KVCache | None = None
     suffix: tuple[int, int] | None = None
     mask: Tensor | None = None
+    shadow: tuple[int, int] | None = None
     window: list[tuple[Tensor, Tensor]] | None = None
 
     def commit(self, row: int, start: int, end: int) -> None:
@@ -64,3 +66,18 @@ def block_causal_mask(block_W: Tensor, dtype: torch.dtype = torch.float32) -> Te
     """Additive mask [W, W]: a position sees all positions of its own block and of earlier blocks (D2F, section 3)."""
     hidden = block_W[None, :] > block_W[:, None]
     return torch.zeros(hidden.shape, dtype=dtype, device=block_W.device).masked_fill(hidden, -torch.inf)
+
+
+def shadow_mask(visible_WW: Tensor, first: int, shadows: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Additive mask [X, X] of W positions and a shadow of each of the `shadows` positions from column `first` on.
+
+    `visible_WW`: what a position sees of the others. Its shadow sees the same but for the position itself, and all
+    shadows; no position sees a shadow (WINO, arXiv 2507.18578).
+    """
+    width = len(visible_WW)
+    visible = torch.zeros(width + shadows, width + shadows, dtype=torch.bool, device=visible_WW.device)
+    visible[:width, :width] = visible_WW
+    visible[width:, :width] = visible_WW[first : first + shadows]
+    visible[width:, first : first + shadows].fill_diagonal_(False)
+    visible[width:, width:] = True
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, -torch.inf)

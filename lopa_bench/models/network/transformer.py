@@ -89,7 +89,12 @@ class Transformer(nn.Module):
 
     def _positions(self, segment: Segment) -> Tensor:
         R, W = segment.tokens_RW.shape
-        return torch.arange(segment.start, segment.start + W, device=segment.tokens_RW.device).repeat(R)
+        device = segment.tokens_RW.device
+        if segment.shadow is None:
+            return torch.arange(segment.start, segment.start + W, device=device).repeat(R)
+        shadow = torch.arange(*segment.shadow, device=device)
+        text = torch.arange(segment.start, segment.start + W - len(shadow), device=device)
+        return torch.cat([text, shadow]).repeat(R)
 
     def hidden(self, tokens_RW: Tensor, mask: Tensor | None = None) -> Tensor:
         """Hidden states [R, W, D] of R independent sequences without a cache (training, parity checks)."""
