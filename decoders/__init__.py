@@ -14,8 +14,7 @@ from decoders.families.fast_dllm import FAST_DLLM
 from decoders.families.fast_dllm_v2 import FAST_DLLM_V2
 from decoders.families.greedy import GREEDY
 from decoders.families.klass import KLASS
-from decoders.families.llada import LLADA
-from decoders.families.llada2 import LLADA2
+from decoders.families.llada import LLADA, LLADA2
 from decoders.families.sdar import SDAR
 from decoders.families.set_size import EB, ENTROPY, FRECHET
 from decoders.families.unmasked import UNMASKED, resolve_unmasked

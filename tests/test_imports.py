@@ -108,6 +108,7 @@ LOADERS: Mapping[str, tuple[str, ...]] = {
         "lopa_bench.backends.ranks",
         "lopa_bench.backends.readout",
         "lopa_bench.backends.session",
+        "lopa_bench.backends.beside",
         "lopa_bench.engines.autoregressive",
         "lopa_bench.engines.masked",
         "lopa_bench.engines.ranked",
