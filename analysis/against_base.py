@@ -12,21 +12,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow.compute as pc
+
 from analysis.labels import base_name
+from lopa_bench.console.numbers import percent
 from lopa_bench.errors import RunError
-from lopa_bench.metrics.statistics import mcnemar
+from lopa_bench.metrics.aggregate import aggregate
+from lopa_bench.metrics.comparable import shared
+from lopa_bench.metrics.paired import compare
 from lopa_bench.records.finding import find_runs
+from lopa_bench.records.integrity import Key, keys_of
+from lopa_bench.records.reading import read_samples
 from lopa_bench.records.runs import Run
 
 SHOWN = ("select", "confirm", "confirm_best", "gate", "floor", "tau_conf")
-SAMPLES = ("problem_id", "sample_index", "problem_index", "correct", "content_tokens", "forwards", "rows", "token_ids")
 STEPS = ("problem_id", "sample_index", "step", "positions", "tokens", "taken_positions", "taken_tokens", "base_fills")
 Row = dict[str, Any]
 Steps = list[tuple[list[int], list[int]]]
-Key = tuple[str, int]
 
 
 def base_steps(run: Run) -> dict[Key, Steps]:
@@ -46,34 +51,22 @@ def _split(rows: list[Row]) -> Iterator[tuple[list[int], list[int]]]:
             positions, tokens = positions[count:], tokens[count:]
 
 
-def samples_of(run: Run) -> dict[Key, Row]:
-    from lopa_bench.records.reading import read_samples
-
-    rows = [row for folder in run.folders for row in read_samples(folder, SAMPLES).to_pylist()]
-    return {(row["problem_id"], row["sample_index"]): row for row in rows if row["forwards"] is not None}
-
-
-def comparison(run: Run, base: Run, among: Callable[[Row], bool]) -> str | None:
+def comparison(run: Run, base: Run, among: pc.Expression) -> str | None:
     """The line of a run: on the samples that both decoded and `among` takes. None if there are none."""
-    mine, theirs = samples_of(run), samples_of(base)
-    keys = [key for key in mine if key in theirs and among(mine[key])]
-    if not keys:
+    theirs, mine = shared([read_samples(one.folders).filter(among) for one in (base, run)])
+    if not mine.num_rows:
         return None
-    forwards, rows = (sum(mine[key][name] for key in keys) for name in ("forwards", "rows"))
-    tpf = sum(mine[key]["content_tokens"] for key in keys) / forwards
-    cells = [f"n {len(keys)}", f"TPF {tpf:.2f}", f"forwards {forwards}", f"rows {rows}"]
-    scored = [key for key in keys if None not in (mine[key]["correct"], theirs[key]["correct"])]
-    if scored:
-        lost = sum(theirs[key]["correct"] and not mine[key]["correct"] for key in scored)
-        won = sum(mine[key]["correct"] and not theirs[key]["correct"] for key in scored)
-        right = sum(mine[key]["correct"] for key in scored)
-        cells.insert(1, f"accuracy {100 * right / len(scored):.1f} %")
-        cells.append(f"lost {lost} won {won} (p {mcnemar(lost, won):.2g})")
-    same = sum(mine[key]["token_ids"] == theirs[key]["token_ids"] for key in keys)
-    cells.append(f"ids equal {same}")
+    numbers, paired = aggregate(mine), compare(theirs, mine)
+    cells = [f"n {paired.pairs}", f"TPF {numbers['tpf']:.2f}"]
+    cells += [f"forwards {numbers['forwards']}", f"rows {numbers['rows']}"]
+    if paired.mcnemar_p is not None:
+        cells.insert(1, f"accuracy {percent(numbers['accuracy'])}")
+        cells.append(f"lost {paired.only_a_correct} won {paired.only_b_correct} (p {paired.mcnemar_p:.2g})")
+    equal = zip(theirs["token_ids"].to_pylist(), mine["token_ids"].to_pylist(), strict=True)
+    cells.append(f"ids equal {sum(one == other for one, other in equal)}")
     if run.select == "exact" or run is base:
         steps = base_steps(run), base_steps(base)
-        cells.append(f"steps equal {sum(steps[0].get(key) == steps[1].get(key) for key in keys)}")
+        cells.append(f"steps equal {sum(steps[0].get(key) == steps[1].get(key) for key in keys_of(mine))}")
     return ", ".join(cells)
 
 
@@ -84,12 +77,10 @@ def label(run: Run) -> str:
 
 def lines(runs: Sequence[Run], chosen_on: int | None) -> Iterator[str]:
     """One line a run and part of its problems; the run with k = 0 that has the base's usual settings comes first."""
-    parts: dict[str, Callable[[Row], bool]] = {"all": lambda row: True}
+    index = pc.field("problem_index")
+    parts = {"all": index >= 0}
     if chosen_on is not None:
-        parts = {
-            f"problems 1-{chosen_on}": lambda row: row["problem_index"] < chosen_on,
-            f"from {chosen_on + 1} on": lambda row: row["problem_index"] >= chosen_on,
-        }
+        parts = {f"problems 1-{chosen_on}": index < chosen_on, f"from {chosen_on + 1} on": index >= chosen_on}
     places: dict[tuple[object, ...], list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.created):
         if run.decoder == "lopa" and run.status == "finished":

@@ -120,7 +120,6 @@ LOADERS: Mapping[str, tuple[str, ...]] = {
         "lopa_bench.models.network",
         "lopa_bench.models.mini",
         "lopa_bench.run.benchmark",
-        "lopa_bench.run.evaluate_mini",
     ),
     "pandas": ("analysis",),
     "pyarrow": ("analysis",),

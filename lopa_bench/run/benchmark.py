@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -76,11 +76,11 @@ def overhead(
         for log in logs:
             bare(backend, log)
 
-    pairs = [(_seconds(whole), _seconds(calls)) for _ in range(repeats)]
+    times = _in_turn(repeats, whole, calls)
     return {
-        "whole_s": statistics.median(pair[0] for pair in pairs),
-        "bare_s": statistics.median(pair[1] for pair in pairs),
-        "ratio": statistics.median(pair[0] / pair[1] for pair in pairs),
+        "whole_s": _median(times, 0),
+        "bare_s": _median(times, 1),
+        "ratio": _median(times, 0, 1),
         "forwards": sum(len(log) for log in logs),
     }
 
@@ -123,11 +123,11 @@ def packing(
 
         return go
 
-    pairs = [(_seconds(run(1)), _seconds(run(batch))) for _ in range(repeats)]
+    times = _in_turn(repeats, run(1), run(batch))
     return {
-        "single_per_s": len(prompts) / statistics.median(pair[0] for pair in pairs),
-        "packed_per_s": len(prompts) / statistics.median(pair[1] for pair in pairs),
-        "ratio": statistics.median(pair[0] / pair[1] for pair in pairs),
+        "single_per_s": len(prompts) / _median(times, 0),
+        "packed_per_s": len(prompts) / _median(times, 1),
+        "ratio": _median(times, 0, 1),
         "same_ids": float(results[1] == results[batch]),
     }
 
@@ -161,12 +161,12 @@ def autoregressive(samples: int, repeats: int, threads: int | None) -> dict[str,
         for prompt in prompts:
             model.network.generate(torch.tensor([prompt]), max_new_tokens=128, do_sample=False)
 
-    rounds = [(_seconds(whole), _seconds(calls), _seconds(generate)) for _ in range(repeats)]
+    times = _in_turn(repeats, whole, calls, generate)
     return {
-        "whole_s": statistics.median(times[0] for times in rounds),
-        "bare_s": statistics.median(times[1] for times in rounds),
-        "ratio": statistics.median(times[0] / times[1] for times in rounds),
-        "generate_ratio": statistics.median(times[2] / times[1] for times in rounds),
+        "whole_s": _median(times, 0),
+        "bare_s": _median(times, 1),
+        "ratio": _median(times, 0, 1),
+        "generate_ratio": _median(times, 2, 1),
     }
 
 
@@ -197,22 +197,31 @@ def mixture(count: int, repeats: int, threads: int | None) -> dict[str, float]:
         torch.mm(x_TD.repeat(1, 8 * size // width), dense.down_proj.weight.t())
 
     calls: list[Callable[[], object]] = [lambda: layer(x_TD), products, wide]
-    for call in calls:
-        call()
-    rounds = [[_seconds(call) for call in calls] for _ in range(repeats)]
+    _in_turn(1, *calls)
+    times = _in_turn(repeats, *calls)
     return {
-        "layer_s": statistics.median(times[0] for times in rounds),
-        "products_s": statistics.median(times[1] for times in rounds),
-        "dense_s": statistics.median(times[2] for times in rounds),
-        "ratio": statistics.median(times[0] / times[1] for times in rounds),
-        "dense_ratio": statistics.median(times[0] / times[2] for times in rounds),
+        "layer_s": _median(times, 0),
+        "products_s": _median(times, 1),
+        "dense_s": _median(times, 2),
+        "ratio": _median(times, 0, 1),
+        "dense_ratio": _median(times, 0, 2),
     }
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    action()
-    return time.perf_counter() - began
+def _in_turn(repeats: int, *actions: Callable[[], object]) -> list[list[float]]:
+    """Seconds of each action, one after the other, in every round."""
+
+    def seconds(action: Callable[[], object]) -> float:
+        began = time.perf_counter()
+        action()
+        return time.perf_counter() - began
+
+    return [[seconds(action) for action in actions] for _ in range(repeats)]
+
+
+def _median(rounds: Sequence[Sequence[float]], one: int, other: int | None = None) -> float:
+    """Over the rounds, of the seconds of an action, or of their ratio to those of another."""
+    return statistics.median(times[one] / (1.0 if other is None else times[other]) for times in rounds)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lopa_bench.console.numbers import plain
 from lopa_bench.metrics.aggregate import Running
@@ -38,36 +38,22 @@ TABLE_COLUMNS = (
 log = logging.getLogger(__name__)
 
 
-class Tracker(Protocol):
-    """Told of a run as it goes: `start`, `sample` for each sample row, then `finish` or `fail`."""
+class Tracker:
+    """Told of a run as it goes: `start`, `sample` for each sample row, then `finish` or `fail`. It tells nobody."""
 
-    draws_steps: bool  # whether `finish` looks at the table of steps
+    draws_steps = False  # whether `finish` looks at the table of steps
 
     def start(self, run: Mapping[str, Any]) -> None:
         """Takes the run row as it is at the start."""
 
-    def sample(self, row: Mapping[str, Any]) -> None: ...
+    def sample(self, row: Mapping[str, Any]) -> None:
+        """Takes a sample row that has its verdict."""
 
     def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         """Takes the numbers of the run and its tables "samples" and "steps"."""
 
-    def fail(self, reason: str) -> None: ...
-
-
-class NoTracker:
-    draws_steps = False
-
-    def start(self, run: Mapping[str, Any]) -> None:
-        pass
-
-    def sample(self, row: Mapping[str, Any]) -> None:
-        pass
-
-    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-        pass
-
     def fail(self, reason: str) -> None:
-        pass
+        """The run has ended before its end."""
 
 
 def make_tracker(config: TrackerConfig, folder: Path | str) -> Tracker:
@@ -76,11 +62,11 @@ def make_tracker(config: TrackerConfig, folder: Path | str) -> Tracker:
     """
     check_values("tracker", config)
     if config.name == "none":
-        return NoTracker()
+        return Tracker()
     return WandbTracker(config.mode, config.project, folder, config.group, config.varied)
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """One W&B run for one run of ours, under the same id.
 
     After a failure or a deadline it is given up, for good: what comes back later logs nothing, and the W&B run, if
