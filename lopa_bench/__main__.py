@@ -58,7 +58,7 @@ def main() -> None:
             sweep.conclude()
             raise
         print("\n".join(map(plain, message.split("\n"))), file=sys.stderr)
-        code = 2
+        code = getattr(error, "exit_code", 2)
     failed = sweep.conclude()
     _warn_of_lost_output()
     sys.exit(code or failed)

@@ -25,6 +25,12 @@ class Locked(RuntimeError):
     """Another process holds the lock; the message names the file and the holder."""
 
 
+class WorkerError(RuntimeError):
+    """No worker is left to go on with a run; the message names each and how it ended."""
+
+    exit_code = 1  # the run failed, its settings were not wrong
+
+
 class RunError(ValueError):
     """A run that is not there, is damaged, or cannot answer; the message says what can be done."""
 

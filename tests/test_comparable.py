@@ -145,3 +145,15 @@ def test_the_best_points_of_two_sides_come_from_one_grid(
     offered: dict[str, str], grid: str, tuned: tuple[str, ...]
 ) -> None:
     assert common_grid(offered) == (frozenset(grid), tuned)
+
+
+def test_the_speed_of_one_worker_does_not_stand_beside_that_of_two() -> None:
+    """Rows from before there were workers are those of one."""
+    here: dict[str, Any] = {"processor": "A", "threads": 1}
+    before, one, two, both = (
+        counted(0, host=here | more) for more in ({}, {"workers": [1]}, {"workers": [2]}, {"workers": [1, 2]})
+    )
+    assert stand(before, one)
+    assert stand(one, two).why == "device: local on cpu float32 / local on cpu float32, 2 workers"
+    assert stand(two, both).why.endswith("2 workers / local on cpu float32, 1 or 2 workers")
+    assert stand(one, two, but=("device",))

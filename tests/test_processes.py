@@ -110,3 +110,13 @@ def test_what_is_no_message_ends_a_channel() -> None:
     connection.send_bytes(b"\x80\x04not json")
     with pytest.raises(EOFError):
         Channel(there).receive()
+
+
+def test_a_channel_that_is_closed_while_somebody_reads_it_is_over_for_both_ends() -> None:
+    here, there = (Channel(connection) for connection in Pipe())
+    inbox = Inbox(there)
+    time.sleep(0.05)  # until its thread waits
+    there.close()
+    with pytest.raises(EOFError):
+        here.receive()
+    assert inbox.receive() is None

@@ -11,7 +11,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import ConfigKeyError, InterpolationResolutionError, OmegaConfBaseException, ValidationError
 
 from decoders.config import DecoderError
-from lopa_bench.errors import BackendError, ConfigError, Locked, StorageError
+from lopa_bench.errors import BackendError, ConfigError, Locked, StorageError, WorkerError
 from lopa_bench.settings.arguments import config_folders, no_setting
 from lopa_bench.settings.backend import LocalSettings, ServerSettings
 from lopa_bench.settings.known import groups, is_mapping, takes
@@ -30,7 +30,8 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     from lopa_bench.errors import CheckpointError
 
     arguments = sys.argv[1:] if arguments is None else arguments
-    if isinstance(error, (ConfigError, BackendError, DecoderError, TaskError, CheckpointError, Locked, StorageError)):
+    told = (ConfigError, BackendError, DecoderError, TaskError, CheckpointError, Locked, StorageError, WorkerError)
+    if isinstance(error, told):
         return f"error: {error}"
     cause = _omegaconf_cause(error)
     if cause is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
@@ -25,7 +25,7 @@ class Progress:
     """A live bar on a terminal, else a plain line every tenth of the run or 30 s; numbers as in `Running`.
 
     `seen` are the rows of a resumed run that are on disk already: they count in the numbers, not in the estimate
-    of the time left. `quiet` shows nothing.
+    of the time left. `quiet` shows nothing. `beside` says who decodes, if it is more than this process.
     """
 
     def __init__(
@@ -35,12 +35,14 @@ class Progress:
         seen: Iterable[Mapping[str, Any]] = (),
         stream: TextIO | None = None,
         quiet: bool = False,
+        beside: Callable[[], str] | None = None,
     ) -> None:
         from rich.console import Console
 
         self.total = total
         self.label = plain(label)
         self.quiet = quiet
+        self.beside = beside
         self.running = Running()
         for row in seen:
             self.running.add(row)
@@ -99,7 +101,9 @@ class Progress:
             f"TPF {number(live.tpf)}",
             f"{unit} {number(tps)}",
         ]
-        return ", ".join(parts + ([f"errors {live.errors}"] if live.errors else []))
+        parts += [f"errors {live.errors}"] if live.errors else []
+        parts += [self.beside()] if self.beside else []
+        return ", ".join(filter(None, parts))
 
     def line(self) -> str:
         done, elapsed = self.running.n, self._elapsed()

@@ -144,6 +144,9 @@ def _notes(runs: Sequence[Measured]) -> list[str]:
         if len(numbers.get("machines") or ()) > 1:
             parts = ", ".join(f"{name} {count}" for name, count in numbers["machines"].items())
             notes.append(f"{who}the times come from different machines ({parts} samples)")
+        if (workers := numbers.get("workers") or {}).keys() - {"1"}:
+            parts = " or ".join(workers)
+            notes.append(f"{who}{parts} workers decoded at once: TPS and latency are of one of them, beside the others")
         if numbers.get("note"):
             notes.append(f"{numbers['preset']}: {numbers['note']}")
     return list(dict.fromkeys(notes))

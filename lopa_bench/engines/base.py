@@ -76,14 +76,17 @@ class Engine(ABC):
         """All samples, those with a prompt that does not fit first; each says how long it took since the one before."""
         fitting = []
         for unit in units:
-            reason = self._too_long(unit)
-            if reason is None:
-                fitting.append(unit)
+            if (sample := self.too_long(unit)) is not None:
+                yield sample
             else:
-                yield self._sample(unit, Outcome(None, "prompt_too_long", error=reason))
+                fitting.append(unit)
         for _ in range(self.plan.config.run.warmup if fitting else 0):
             self.warm_up(fitting[0])
-        stream = self.stream(fitting)
+        yield from self.timed(fitting)
+
+    def timed(self, units: Sequence[Unit]) -> Iterator[Sample]:
+        """The samples of units whose prompts fit, each with its `wall_s`; `units` may still grow while it is read."""
+        stream = self.stream(units)
         while True:
             began = time.perf_counter()
             sample = next(stream, None)
@@ -117,9 +120,15 @@ class Engine(ABC):
         """Of prompt and generation together."""
         return self.plan.config.model.max_length
 
-    def _too_long(self, unit: Unit) -> str | None:
+    def too_long(self, unit: Unit) -> Sample | None:
+        """The sample of a unit whose prompt leaves no room for the generation; None where it does."""
         ids, wanted = self.prompt_ids.get(unit.index), self.plan.config.decoder.gen_length
         room = self.max_length - wanted
         if ids is None or len(ids) <= room:
             return None
-        return f"the prompt has {len(ids)} tokens, {room} fit beside decoder.gen_length={wanted}"
+        reason = f"the prompt has {len(ids)} tokens, {room} fit beside decoder.gen_length={wanted}"
+        return self.failed(unit, "prompt_too_long", reason)
+
+    def failed(self, unit: Unit, status: str, reason: str) -> Sample:
+        """The sample of a unit that was not decoded. `status` is one of ERROR_REASONS of the records."""
+        return self._sample(unit, Outcome(None, status, error=reason))

@@ -62,7 +62,8 @@ class MaskedEngine(Engine):
             opened.config, count_parameters(opened.config), positions, self.decoder, prompt, opened.vocabulary,
             min(config.run.batch, len(plan.units)), dtype_name(pick_dtype(config.model.dtype, device)),
         )  # fmt: skip
-        check_memory(demand, self._free(device), str(device))
+        told = plan.memory if device.type == "cpu" else None
+        check_memory(demand, self._free(device) if told is None else told, str(device))
 
     @property
     def max_length(self) -> int:

@@ -154,6 +154,10 @@ def _verdicts(samples: pa.Table, seed: int) -> dict[str, Any]:
         "complete": n > 0 and bool(judged.all()),
         "finish_reasons": dict(Counter(samples["finish_reason"].to_pylist()).most_common()),
         "machines": dict(Counter(name for name in samples["machine"].to_pylist() if name).most_common()),
+        "workers": {
+            str(count): number
+            for count, number in Counter(count or 1 for count in samples["workers"].to_pylist()).most_common()
+        },
         "correct": int(right.sum()),
         "accuracy": accuracy.value,
         "accuracy_ci95": accuracy.interval,

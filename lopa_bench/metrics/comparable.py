@@ -176,8 +176,10 @@ def _model(run: Run) -> tuple[Any, ...]:
 
 
 def _device(run: Run) -> str:
-    ranks = run.host.get("ranks") or {}
+    """Workers that decoded at once are another setup than one: they share a machine's memory, bus and cores."""
+    ranks, workers = run.host.get("ranks") or {}, run.host.get("workers") or [1]
     shared = f", {ranks['branch']} branch ranks" if ranks else ""
+    shared += "" if workers == [1] else f", {' or '.join(map(str, workers))} workers"
     return f"{run.backend} on {run.device} {run.dtype}{shared}"
 
 

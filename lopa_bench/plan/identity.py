@@ -33,6 +33,7 @@ SHARED_BY_RANKS = "how many processes share a decode, and how, changes its times
 DEFAULT_OF_DECODERS = "what decoders take if they are not told; the decoder's own setting counts"
 CHANGES_NO_ROW: Mapping[str, str] = {
     "run.out": "where rows are written",
+    "run.devices": "who decodes; rows say how many did at once",
     "run.preset": "how rows are counted when they are read",
     "run.progress": "what the terminal shows meanwhile",
     "run.json": "what it shows at the end",

@@ -23,7 +23,10 @@ from tasks.types import Problem, Prompt, TaskError
 
 @dataclass(frozen=True)
 class Plan:
-    """`config` has resolved decoder settings; `resolved` is the configuration as plain data, for the record."""
+    """`config` has resolved decoder settings; `resolved` is the configuration as plain data, for the record.
+
+    `memory`: bytes of main memory that a model may take here; None: all that are free.
+    """
 
     config: Config
     resolved: Mapping[str, Any]
@@ -32,6 +35,7 @@ class Plan:
     prompts: Mapping[int, Prompt]  # of the problems of this shard, by index
     units: list[Unit]
     identity: Identity
+    memory: int | None = None
 
     @property
     def labels(self) -> list[str]:

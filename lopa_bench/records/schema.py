@@ -44,6 +44,7 @@ batch int64             approximate bool        error str?
 wall_s float64?         seed int64?             concurrency int64?      cached_tokens int64?
 attempts int64?         sent_s float64?         server_s float64?       ttft_s float64?
 itl_s list<float32>?    machine str?            branch_ranks int64?     edits int64?
+workers int64?
 """
 
 _STEPS = """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 RESUME_COLUMNS = (
     "problem_id", "problem_index", "sample_index", "finish_reason", "correct", "content_tokens", "forwards", "total_s",
-    "machine",
+    "machine", "workers",
 )  # fmt: skip
 REDONE = tuple(set(ERROR_REASONS) - {"prompt_too_long"})  # that would only be too long again
 

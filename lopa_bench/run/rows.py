@@ -62,6 +62,7 @@ class Rows:
             "wall_s": sample.wall_s,
             "machine": self.machine,
             "branch_ranks": getattr(self.config.backend, "branch_ranks", None),
+            "workers": 1,
             "seed": sample.seed,
             "completion": "",
             "answer_text": "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,58 +15,65 @@ from lopa_bench.errors import StorageError
 from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.metrics.latency import load
 from lopa_bench.metrics.varied import Measured
-from lopa_bench.plan.identity import check_unchanged
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
-from lopa_bench.records.claim import Claim, claim
+from lopa_bench.records.claim import Claim
 from lopa_bench.records.integrity import Broken, shortfall
 from lopa_bench.records.reading import read_samples, read_steps
 from lopa_bench.records.repair import ReadBack, read_back, set_aside_damage
 from lopa_bench.records.runs import Run, as_run
 from lopa_bench.records.writing import RunStore, compact, unscored_parts
+from lopa_bench.run.decoding import Before, Decoding, warn_of_other_times, with_workers
 from lopa_bench.run.judging import judge_part
 from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, but, missing_units, rows_on_disk
+from lopa_bench.run.workers.opening import Way, way_of
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config
-from lopa_bench.settings.validate import Validated
+from lopa_bench.settings.validate import Validated, validate
 from lopa_bench.tracking.tracker import make_tracker
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lopa_bench.engines.base import Engine
-
-    Rows = Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]  # a sample row and its step rows
+    from lopa_bench.run.workers.launched import Rank
 
 AGGREGATE_COLUMNS = ("n", "errors", "accuracy", "tpf", "tps", "latency_s")
 STEP_COLUMNS = ("positions", "winner", "branches")  # what a tracker draws
 ROUNDS = 3  # of decoding what is missing: whatever was written and cannot be read again is done once more
 
 
-def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = None) -> Run:
+def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = None, rank: Rank | None = None) -> Run:
     """Runs one configuration, or what is left of it, and prints its table and JSON line.
 
     `resolved` is the same configuration as plain data, for the record; `valid` what `validate` made of it, which is
-    asked if it was not before. Raises TaskError or CheckpointError before the first decode if data or model cannot be
-    had, Locked if another process is at the same run, StorageError if its files cannot be written. A process that is a
-    further rank of a decode has no row: rank 0 has.
+    asked if it was not before; `rank`: this process is one of several that were launched for it. Raises TaskError,
+    CheckpointError or ConfigError before the first decode if data, model or devices cannot be had, Locked if another
+    process is at the same run, StorageError if its files cannot be written, WorkerError if all workers ended. A process
+    that is a further rank of a decode has no row: rank 0 has.
     """
     from lopa_bench.engines.opening import followed
 
+    valid = valid or validate(config)
+    way = way_of(config, valid, rank)
     plan = make_plan(config, resolved, valid)
     runs = Path(config.run.out).expanduser() / "runs"
     if followed(plan):
         return Run((runs,), {"aggregates": {}})
-    with claim(runs, plan.identity.key, config.resume, plan.labels) as claimed:
-        row = _archived(claimed, plan) if claimed.lock is None else _carried_out(claimed, plan)
+    claimed, decoded = way.take(plan, runs)
+    with claimed:
+        was_finished = claimed.is_finished
+        row = _archived(claimed, plan) if claimed.lock is None else _carried_out(claimed, plan, way)
     done = as_run(row, claimed.folder)
-    report(Measured(done, done.aggregates), json=config.run.json, out=config.run.out)
+    if rank is not None and was_finished and (decoded or rank.number):  # another process shows its numbers
+        _say(f"{rank}: {decoded} samples decoded here, the run is in {claimed.folder}")
+    else:
+        report(Measured(done, done.aggregates), json=config.run.json, out=config.run.out)
     return done
 
 
-def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
+def _carried_out(claimed: Claim, plan: Plan, way: Way) -> dict[str, Any]:
     """The row of a run after all that it lacked was done. No model is loaded if nothing is to be decoded."""
-    from lopa_bench.engines.opening import dismiss, open_engine
+    from lopa_bench.engines.opening import dismiss
     from lopa_bench.run.rows import now
 
     run_id = claimed.run_id
@@ -81,18 +88,13 @@ def _carried_out(claimed: Claim, plan: Plan) -> dict[str, Any]:
     started = row["created"] if row else now()
     if row and not missing:  # it was ended behind the last decode
         dismiss(plan)
-        return _Runner(plan, claimed, run_id, lambda status: _again(row, status), rows, waiting).run([], _nothing)
+        return _Runner(plan, claimed, Before(row), started, rows, waiting).run([])
     if plan.config.run.progress:
         backend = plan.config.backend
         _say(f"{'asking' if isinstance(backend, ServerSettings) else 'loading'} {plan.config.model.name} ...")
-    with open_engine(plan, claimed.folder) as engine:
-        from lopa_bench.run.rows import Rows
-
-        check_unchanged(plan.config, plan.identity)
-        maker = Rows(run_id, plan, engine)
-        runner = _Runner(plan, claimed, run_id, lambda status: maker.run(status, started), rows, waiting)
-        warn_of_other_machines(rows, maker.machine)
-        return runner.run(missing, lambda units: _decoded(engine, maker, units))
+    with way.open(plan, claimed) as decoding:
+        warn_of_other_times(rows, decoding)
+        return _Runner(plan, claimed, decoding, started, rows, waiting).run(missing)
 
 
 def _archived(claimed: Claim, plan: Plan) -> dict[str, Any]:
@@ -113,23 +115,6 @@ def _finished_before(claimed: Claim, plan: Plan) -> dict[str, Any]:
     return claimed.row | {"aggregates": _numbers(read_samples(claimed.folder), plan)}
 
 
-def _again(row: Mapping[str, Any], status: str) -> dict[str, Any]:
-    """The row of a run that goes on without a model, with the facts of the process that decoded."""
-    from lopa_bench.run.rows import now
-
-    unknown = dict.fromkeys((*AGGREGATE_COLUMNS, "aggregates"))
-    return {**row, **unknown, "status": status, "finished": None if status == "running" else now()}
-
-
-def _decoded(engine: Engine, maker: Any, units: Sequence[Unit]) -> Rows:
-    for sample in engine.samples(units):
-        yield maker.sample(sample), maker.steps(sample)
-
-
-def _nothing(units: Sequence[Unit]) -> Rows:
-    return iter(())
-
-
 def _numbers(samples: pa.Table, plan: Plan) -> dict[str, Any]:
     numbers = aggregate(samples, plan.config.run.preset, plan.config.run.seed)
     backend = plan.config.backend
@@ -138,46 +123,37 @@ def _numbers(samples: pa.Table, plan: Plan) -> dict[str, Any]:
     return numbers
 
 
-def warn_of_other_machines(rows: pa.Table, machine: str) -> None:
-    """Says that earlier samples of a run were decoded elsewhere."""
-    seen = zip(rows["machine"].to_pylist(), rows["finish_reason"].to_pylist(), strict=True)
-    if others := sorted({name for name, reason in seen if name is not None and reason not in REDONE} - {machine}):
-        _say(
-            f"warning: this is {machine}, earlier samples were decoded on {', '.join(others)}: "
-            "the times of this run come from different machines, so its TPS and latency are of neither"
-        )
-
-
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 class _Runner:
-    """A run that is under way. `row_of` makes its run row for a status, `rows` are what it begins with, and `waiting`
-    the parts of them without verdicts.
+    """A run that is under way, `started` then; `rows` are what it begins with, `waiting` the parts of them without
+    verdicts.
     """
 
     def __init__(
         self,
         plan: Plan,
         claimed: Claim,
-        run_id: str,
-        row_of: Callable[[str], dict[str, Any]],
+        decoding: Decoding,
+        started: str,
         rows: pa.Table,
         waiting: Sequence[str],
     ) -> None:
         self.plan = plan
         self.claimed = claimed
         self.folder = claimed.folder
-        self.run_id = run_id
-        self.row_of = row_of
+        self.run_id = claimed.run_id
+        self.decoding = decoding
+        self.started = started
         self.seen = [row for row in rows.to_pylist() if row["finish_reason"] not in REDONE]
         self.tracker = make_tracker(plan.config.tracker, claimed.folder)
         self.store = RunStore(claimed.folder)
         self.store.flushed += waiting
         self.is_scoring = False
 
-    def run(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> dict[str, Any]:
+    def run(self, units: Sequence[Unit]) -> dict[str, Any]:
         """Everything between the first decode and the last row. On an exception what was decoded is kept."""
         if self.claimed.row:
             _say(f"going on in {self.folder}: {len(units)} of {len(self.plan.units)} samples are missing")
@@ -187,7 +163,7 @@ class _Runner:
         self.tracker.start(row)
         try:
             with self._progress() as self.progress:
-                back = self._complete(units, decode)
+                back = self._complete(units)
             row = self._finish(row, back)
         except BaseException as error:
             self._stop(error)
@@ -198,17 +174,21 @@ class _Runner:
         self.tracker.finish(row["aggregates"], tables)
         return row
 
+    def row_of(self, status: str) -> dict[str, Any]:
+        return with_workers(self.decoding.run_row(status, self.started), self.seen, self.decoding)
+
     def _progress(self) -> Progress:
         label = " ".join(self.plan.labels[2:]).replace(" k", " k=")
-        return Progress(len(self.plan.units), label, self.seen, quiet=not self.plan.config.run.progress)
+        quiet = not self.plan.config.run.progress
+        return Progress(len(self.plan.units), label, self.seen, quiet=quiet, beside=self.decoding.beside)
 
-    def _complete(self, units: Sequence[Unit], decode: Callable[[Sequence[Unit]], Rows]) -> ReadBack:
+    def _complete(self, units: Sequence[Unit]) -> ReadBack:
         """Decodes and scores until every unit has a row that can be read back, and gives these rows, of which all that
         follows is made. Raises StorageError if that fails.
         """
         self._judge()
         for _ in range(ROUNDS):
-            for row, steps in decode(units):
+            for row, steps in self.decoding.rows(units):
                 self.store.add(row, steps)
                 self.progress.add(row)
                 self._judge()
@@ -243,6 +223,7 @@ class _Runner:
             _say(f"warning: {error}; the parts of this run were not merged")
         numbers = _numbers(back.samples, self.plan)
         summary = {name: numbers.get(name) for name in AGGREGATE_COLUMNS}
+        row = with_workers(row, back.samples.select(["workers"]).to_pylist())
         finished = {**row, "status": "finished", "finished": now(), "aggregates": numbers, **summary}
         self.store.write_run(finished)
         return finished

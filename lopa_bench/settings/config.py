@@ -25,6 +25,8 @@ class RunSettings:
 
     `batch`: samples decoded together in one model call. `warmup`: untimed decodes before the first sample.
     `shard`: "i/n" takes the problems whose index leaves i when divided by n; None takes all.
+    `devices`: a worker on each of these devices, all at one run: all, N, 0,1,... or cpu:N (docs/parallel.md); None:
+    this process alone.
     `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
     `json`: whether the last line of stdout is one of JSON; auto: where stdout is no terminal.
     """
@@ -33,6 +35,7 @@ class RunSettings:
     batch: int = number(1, 1, 65536)
     warmup: int = number(1, 0, 65536)
     shard: str | None = None
+    devices: str | None = None
     preset: str = choice("effective", *PRESETS)
     out: str = "outputs"
     progress: bool = True

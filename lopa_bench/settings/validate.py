@@ -15,7 +15,7 @@ from lopa_bench.metrics.paired import parse
 from lopa_bench.settings.backend import LocalSettings, check_together
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.known import known, takes
-from lopa_bench.settings.shard import Shard
+from lopa_bench.settings.shard import Devices, Shard
 from lopa_bench.settings.values import LARGEST, check_values
 from tasks.registry import check_settings
 
@@ -29,6 +29,7 @@ class Validated:
     settings: DecoderConfig
     decoder: Decoder | None  # None if it fills no masks
     shard: Shard
+    devices: Devices | None = None
 
 
 def validate(config: Config) -> Validated:
@@ -56,13 +57,45 @@ def validate(config: Config) -> Validated:
         _check_prefix_reuse(config.backend.prefix_reuse, settings)
         _check_ranks(config.backend, settings, decoder)
         _check_compile(config.backend, config.run.batch)
+    devices = _devices(config)
     check_settings(config.task)
     if config.against is not None:
         try:
             parse(config.against)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-    return Validated(settings, decoder, shard)
+    return Validated(settings, decoder, shard, devices)
+
+
+def _devices(config: Config) -> Devices | None:
+    """What run.devices says, if it can be with the other settings."""
+    if config.run.devices is None:
+        return None
+    devices, backend, given = Devices.parse(config.run.devices), config.backend, f"run.devices={config.run.devices}"
+    if not isinstance(backend, LocalSettings):
+        raise ConfigError(
+            f"{given} needs backend=local: backend={backend.name} has devices of its own; allowed here: null, with "
+            "backend.concurrency for several requests at once"
+        )
+    if backend.ranks > 1:
+        raise ConfigError(
+            f"{given} is not allowed with backend.branch_ranks={backend.ranks}, whose processes are on the devices "
+            "already; allowed: one of both"
+        )
+    if config.run.shard is not None:
+        raise ConfigError(
+            f"{given} shares out all problems, run.shard={config.run.shard} takes a part of them; allowed: one of both"
+        )
+    if backend.prefix_reuse == "approximate":
+        raise ConfigError(
+            f"{given} is not allowed with backend.prefix_reuse=approximate: its rows depend on what the same process "
+            "decoded before; allowed here: null"
+        )
+    if ":" in backend.device or (devices.kind and backend.device not in (devices.kind, "auto")):
+        kind = backend.device.partition(":")[0]
+        allowed = f"backend.device={devices.kind or kind}, or run.devices=null"
+        raise ConfigError(f"{given} and backend.device={backend.device} name devices twice; allowed: {allowed}")
+    return devices
 
 
 def _check_plain(value: Any, key: str = "") -> None:

@@ -1,0 +1,50 @@
+"""Who decodes a run: this process, workers on its devices, or processes that were launched together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lopa_bench.plan.plan import Plan
+from lopa_bench.records.claim import Claim, claim
+from lopa_bench.run.decoding import Decoding, here
+from lopa_bench.run.workers.launched import Rank
+from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.config import Config
+from lopa_bench.settings.validate import Validated
+
+
+@dataclass(frozen=True)
+class Way:
+    """`take` gets a run for this process, with how many of its samples were decoded here for another process; `open`
+    begins to decode it.
+    """
+
+    take: Callable[[Plan, Path], tuple[Claim, int]]
+    open: Callable[[Plan, Claim], AbstractContextManager[Decoding]]
+
+
+def way_of(config: Config, valid: Validated, rank: Rank | None) -> Way:
+    """Raises ConfigError for devices that are not here."""
+
+    def alone(plan: Plan, runs: Path) -> tuple[Claim, int]:
+        return claim(runs, plan.identity.key, config.resume, plan.labels), 0
+
+    if rank is None and valid.devices is None:
+        return Way(alone, lambda plan, claimed: here(plan, claimed.folder, claimed.run_id))
+    from lopa_bench.run.workers import joining
+    from lopa_bench.run.workers.places import places
+    from lopa_bench.run.workers.pool import Pool
+
+    assert isinstance(config.backend, LocalSettings)
+    if rank is None:
+        assert valid.devices is not None
+        found = places(valid.devices, config.backend)
+        return Way(alone, lambda plan, claimed: Pool(plan, claimed.folder, claimed.run_id, found))
+    place = joining.place_of_rank(rank, config.backend)
+    return Way(
+        lambda plan, runs: joining.take_part(plan, runs, rank, place),
+        lambda plan, claimed: joining.led(plan, claimed, place, rank.is_spread),
+    )

@@ -1,0 +1,269 @@
+"""Processes that were launched together: who they are, which device is theirs, and how they find each other."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from decoders.config import DecoderConfig
+from lopa_bench.errors import ConfigError
+from lopa_bench.run.workers import joining, places
+from lopa_bench.run.workers.door import Door, knock
+from lopa_bench.run.workers.launched import Rank, rank_of
+from lopa_bench.settings.backend import LocalSettings, ServerSettings
+from lopa_bench.settings.config import Config, RunSettings
+from lopa_bench.settings.model import ModelSettings
+from lopa_bench.settings.shard import Devices
+from lopa_bench.settings.validate import validate
+
+CONFIG = Config(
+    decoder=DecoderConfig(name="d2f"), model=ModelSettings(path="embedded:mini", toy=True), backend=LocalSettings()
+)
+TORCHRUN = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+SRUN = {
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_NTASKS": "4",
+    "SLURM_JOB_NUM_NODES": "2",
+}
+ARRAY = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_COUNT": "8", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank"),
+    [
+        ({}, None),
+        (TORCHRUN, Rank("rank", 3, 1, True)),
+        (TORCHRUN | {"LOCAL_WORLD_SIZE": "4"}, Rank("rank", 3, 1, False)),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, None),
+        ({"RANK": "", "WORLD_SIZE": "4"}, None),
+        (SRUN, Rank("srun task", 3, 1, True)),
+        (SRUN | {"SLURM_JOB_NUM_NODES": "1"}, Rank("srun task", 3, 1, False)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),  # a batch script before any srun
+        (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, None),  # one task of a step in a job of four
+        (ARRAY, Rank("array task", 7, 0, True)),
+        (ARRAY | SRUN, Rank("srun task", 3, 1, True)),
+        ({"SLURM_ARRAY_TASK_ID": "7"}, None),
+        ({"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "2", "SLURM_ARRAY_TASK_MAX": "9"},
+         Rank("array task", 7, 0, True)),
+    ],
+)  # fmt: skip
+def test_who_a_launched_process_is(environment: dict[str, str], rank: Rank | None) -> None:
+    assert rank_of(environment, CONFIG, is_alone=True) == rank
+
+
+@pytest.mark.parametrize(
+    ("environment", "changes", "is_alone", "message"),
+    [
+        (TORCHRUN | {"RANK": "x"}, {}, True, "the environment variable RANK=x is not allowed; allowed: numbers from 0"),
+        (TORCHRUN | {"WORLD_SIZE": "-4"}, {}, True, "WORLD_SIZE=-4 is not allowed"),
+        (TORCHRUN, {"run": RunSettings(devices="2")}, True, "run.devices=2 is not allowed as rank 3, a worker already"),
+        (TORCHRUN, {"resume": False}, True, "resume=false is not allowed as rank 3"),
+        (TORCHRUN, {"backend": LocalSettings(prefix_reuse="approximate")}, True, "backend.prefix_reuse=approximate"),
+        (SRUN, {}, False, "srun task 3 would make a whole sweep beside the others"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(
+    environment: dict[str, str], changes: dict[str, Any], is_alone: bool, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        rank_of(environment, replace(CONFIG, **changes), is_alone)
+
+
+def test_a_job_of_a_sweep_in_an_array_and_a_served_run_are_processes_like_any_other() -> None:
+    assert rank_of(ARRAY, CONFIG, is_alone=False) is None
+    served = replace(CONFIG, backend=ServerSettings(name="openai", url="http://127.0.0.1:1"))
+    assert rank_of(TORCHRUN, served, is_alone=True) is None
+
+
+# --- run.devices
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("all", (None, (), None)),
+        ("2", (2, (), None)),
+        ("0,3", (2, (0, 3), None)),
+        ("1, 0", (2, (1, 0), None)),
+        ("cpu:2", (2, (), "cpu")),
+    ],
+)
+def test_what_run_devices_means(text: str, wanted: tuple[int | None, tuple[int, ...], str | None]) -> None:
+    devices = Devices.parse(text)
+    assert (devices.count, devices.numbers, devices.kind) == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "0,0", "1,01", "a", "cuda:0", "cpu", "cpu:0", "cpu:0,1", "1.5", "2,", ",1", "0,-1", "٣", "ALL"]
+)
+def test_other_devices_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"run.devices={text} is not allowed; allowed: all, a number of devices from"):
+        Devices.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"run": RunSettings(devices="2", shard="0/2")}, "run.devices=2 shares out all problems, run.shard=0/2 takes"),
+        ({"backend": LocalSettings(device="cuda:1")}, "run.devices=2 and backend.device=cuda:1 name devices twice"),
+        ({"run": RunSettings(devices="cpu:2"), "backend": LocalSettings(device="cuda")}, "backend.device=cuda name"),
+        ({"backend": LocalSettings(prefix_reuse="approximate")}, "run.devices=2 is not allowed with backend.prefix"),
+        ({"run": RunSettings(devices=" ")}, "run.devices is empty"),
+    ],
+)
+def test_devices_with_what_they_cannot_be_with_are_refused(changes: dict[str, Any], message: str) -> None:
+    base = replace(CONFIG, run=RunSettings(devices="2"), decoder=DecoderConfig(name="d2f", cache="exact"))
+    with pytest.raises(ConfigError, match=message):
+        validate(replace(base, **changes))
+
+
+def test_devices_of_a_served_run_are_refused() -> None:
+    served = ServerSettings(name="openai", url="http://127.0.0.1:1")
+    config = replace(CONFIG, backend=served, run=RunSettings(devices="2"), decoder=DecoderConfig(name="served"))
+    with pytest.raises(ConfigError, match=r"run.devices=2 needs backend=local: backend=openai has devices of its own"):
+        validate(config)
+
+
+# --- places
+
+
+def on_a_machine(monkeypatch: pytest.MonkeyPatch, kind: str, count: int, cores: int = 8) -> None:
+    monkeypatch.setattr(places, "device_kind", lambda name: kind)
+    monkeypatch.setattr(joining, "device_kind", lambda name: kind)
+    monkeypatch.setattr(places, "count_devices", lambda kind: count)
+    monkeypatch.setattr(joining, "count_devices", lambda kind: count)
+    monkeypatch.setattr(places, "usable_cores", lambda: cores)
+    monkeypatch.setattr(places, "available", lambda: 64)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def found(text: str, **backend: Any) -> list[places.Place]:
+    return places.places(Devices.parse(text), LocalSettings(**backend))
+
+
+def test_a_worker_sees_one_device_alone_as_the_process_that_starts_it_counts_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_a_machine(monkeypatch, "cuda", 4)
+    assert [place.device for place in found("all")] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
+    assert [place.environment for place in found("2")] == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7, GPU-8a,5,4")
+    assert [place.environment["CUDA_VISIBLE_DEVICES"] for place in found("1,3")] == ["GPU-8a", "4"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "text", "backend", "message"),
+    [
+        ("cuda", 2, "3", {}, "run.devices=3 is not here; allowed: devices of cuda that are: cuda:0, cuda:1"),
+        ("cuda", 2, "0,2", {}, "run.devices=0,2 is not here"),
+        ("npu", 0, "all", {}, "allowed: devices of npu that are: none"),
+        ("cuda", 2, "cpu:2", {}, "run.devices=cpu:2 means the cpu, and backend.device=auto comes to cuda here"),
+        (
+            "cpu",
+            0,
+            "0,1",
+            {},
+            "run.devices=0,1 is not allowed; allowed: 1 to 64 workers, or all: the CPU is one device",
+        ),
+        ("cpu", 0, "65", {}, "run.devices=65 is not allowed; allowed: at most 64 on these 8 cores"),
+        ("mps", 1, "2", {}, "allowed: devices of mps that are: mps:0"),
+    ],
+)
+def test_devices_that_are_not_here_are_refused(
+    kind: str, count: int, text: str, backend: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_a_machine(monkeypatch, kind, count)
+    with pytest.raises(ConfigError, match=message):
+        found(text, **backend)
+
+
+def test_workers_on_the_cpu_share_its_cores_and_its_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_a_machine(monkeypatch, "cpu", 0)
+    assert found("2") == [places.Place("cpu", {"OMP_NUM_THREADS": "4"}, 32)] * 2
+    assert len(found("all")) == 8
+    assert len(found("all", threads=4)) == 2
+    assert capsys.readouterr().err == ""
+    assert found("cpu:16")[0].environment == {"OMP_NUM_THREADS": "1"}
+    assert "note: 16 workers of 1 thread share 8 cores" in capsys.readouterr().err
+
+
+def test_a_launched_process_takes_its_own_device_or_the_only_one_that_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    rank = Rank("rank", 3, 1, True)
+    on_a_machine(monkeypatch, "cuda", 2)
+    assert joining.place_of_rank(rank, LocalSettings()).environment == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert joining.place_of_rank(rank, LocalSettings(device="cuda:0")).device == "cuda:0"  # it was told
+    with pytest.raises(ConfigError, match="rank 3 is number 2 on this machine, which has 2 devices of cuda"):
+        joining.place_of_rank(replace(rank, local=2), LocalSettings())
+    on_a_machine(monkeypatch, "cuda", 1)
+    assert joining.place_of_rank(rank, LocalSettings()).device == "cuda:0"
+    on_a_machine(monkeypatch, "cpu", 0)
+    assert joining.place_of_rank(rank, LocalSettings()) == places.Place("cpu")
+
+
+# --- the door
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / ".workers-1.json"
+
+
+@pytest.fixture
+def guests(path: Path) -> Iterator[SimpleQueue[Any]]:
+    queue: SimpleQueue[Any] = SimpleQueue()
+    with Door(path, lambda words, channel: queue.put((words, channel)), is_spread=False):
+        yield queue
+
+
+def test_who_knocks_gets_a_channel(path: Path, guests: SimpleQueue[Any]) -> None:
+    assert path.stat().st_mode & 0o777 == 0o600
+    channel = knock(path, rank="rank 3")
+    assert channel is not None
+    words, other = guests.get(timeout=20)
+    other.send(do=[1, 0])
+    assert (words, channel.receive()) == ({"rank": "rank 3"}, {"do": [1, 0]})
+
+
+def test_who_does_not_know_the_secret_stays_outside(path: Path, guests: SimpleQueue[Any]) -> None:
+    text = path.read_text()
+    path.write_text(text.replace('"secret": "', '"secret": "00'))
+    assert knock(path) is None
+    path.write_text(text)
+    port = int(text.split('"port": ')[1].split(",")[0])
+    for words in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x7f\xff\xff\xff", os.urandom(99)):
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.sendall(words)
+    assert knock(path, rank="a friend") is not None
+    assert guests.get(timeout=20)[0] == {"rank": "a friend"}
+    assert guests.empty()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"host": "here"}', '{"host": 1, "port": "x", "secret": "zz"}'])
+def test_behind_a_damaged_or_an_old_file_is_nobody(path: Path, text: str) -> None:
+    path.parent.mkdir()
+    path.write_text(text)
+    assert knock(path) is None
+
+
+def test_a_door_that_is_closed_is_known_at_once_and_leaves_no_file(path: Path) -> None:
+    with Door(path, lambda words, channel: None, is_spread=False):
+        left = path.read_text()
+    assert not path.exists()
+    path.write_text(left)  # of a leader that was killed
+    began = time.monotonic()
+    assert knock(path) is None
+    assert time.monotonic() - began < 5
+    with Door(path, lambda words, channel: None, is_spread=False):
+        pass
