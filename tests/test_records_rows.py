@@ -124,7 +124,7 @@ SAMPLE = {
     "token_ids": [5, 6, 7, 8, 9, 10, 1, 3], "token_source": "ids", "batch": 4, "approximate": True, "error": None,
     "wall_s": 2.5, "seed": 77, "concurrency": 1, "cached_tokens": None, "attempts": None, "sent_s": None,
     "server_s": None, "ttft_s": None, "itl_s": None, "machine": "node7 (Xeon, 8 threads)",
-    "branch_ranks": 1,
+    "branch_ranks": 1, "workers": 1,
     "edits": None,
 }  # fmt: skip
 
