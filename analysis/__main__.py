@@ -73,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     imported.add_argument("--decoder", default="unknown", help="what the decoder is to be called")
     imported.add_argument("--outputs", type=Path, default=Path("outputs"))
     imported.set_defaults(act=_import)
+    invariance = commands.add_parser("invariance", help="one setting, computed in several ways: which samples change")
+    invariance.set_defaults(act=_invariance)
+    _add_outputs(invariance)
     compare = commands.add_parser("compare", help="two runs on the same problems, pair by pair")
     compare.add_argument("run_a", help="folder, run id, or a part of an id that no other run has")
     compare.add_argument("run_b")
@@ -164,6 +167,23 @@ def _arena(options: argparse.Namespace) -> None:
     for path in write_table(table, _target(options) / "tables"):
         print(path)
     _figure(options)
+
+
+def _invariance(options: argparse.Namespace) -> None:
+    from analysis.study import Study
+    from analysis.tables.invariance import tables
+    from analysis.tables.render import to_markdown, write_table
+
+    found = tables(Study.finished(options.outputs).all_runs)
+    if not found[0].rows:
+        raise ValueError(
+            f"no two finished runs under {options.outputs} differ in nothing but how they computed (batch, dtype, "
+            "device, attention kernel): python -m lopa_bench +experiment=invariance makes some"
+        )
+    for table in found:
+        print(to_markdown(table))
+        for path in write_table(table, _target(options) / "tables"):
+            print(path)
 
 
 def _cost(options: argparse.Namespace) -> None:

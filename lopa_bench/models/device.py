@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from functools import lru_cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.errors import CheckpointError
@@ -28,6 +29,17 @@ def device_kind(name: str) -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def device_kinds() -> list[str]:
+    """The kinds of device that are here; torch is asked only if it can have more than the CPU."""
+    if platform.system() == "Linux" and version("torch").endswith("+cpu"):
+        return ["cpu"]
+    import torch
+
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    found["npu"] = find_spec("torch_npu") is not None
+    return ["cpu", *(kind for kind, is_here in found.items() if is_here)]
 
 
 def pick_device(name: str) -> torch.device:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from lopa_bench.console.invariance import invariance_table
 from lopa_bench.console.numbers import plain
 from lopa_bench.console.paired import paired_table
 from lopa_bench.console.report import console_on, from_here, json_values, last_line, show
@@ -42,6 +43,7 @@ def report_sweep(
     if against:
         unpaired = plain(f"no run with {against} has finished with others beside it: nothing is paired")
         show(console, lambda: (paired_table(runs) if is_paired else None) or unpaired)
+    show(console, lambda: invariance_table(runs) or "")
     show(console, lambda: job_table(jobs))
     failed = sum(job.status != "finished" for job in jobs)
     if failed:
