@@ -213,6 +213,19 @@ def test_the_fused_attention_on_a_cache_equals_the_explicit_one(
     torch.testing.assert_close(cached.window(suffix), explicit, rtol=0, atol=1e-5)
 
 
+@torch.inference_mode()
+def test_a_kernel_can_be_told_and_serves_several_rows() -> None:
+    """Fewer scores than the fused kernel pays for, in three rows on one past, the mask of each row its own."""
+    generator = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(3, 2, *size, 8, generator=generator) for size in ((3, 5), (5,), (5,)))
+    past = (torch.randn(2, 4, 8, generator=generator), torch.randn(2, 4, 8, generator=generator))
+    mask = torch.zeros(3, 1, 5).masked_fill(torch.arange(5) >= torch.tensor([5, 4, 2])[:, None, None], -torch.inf)
+    for of_past in (past, None):
+        products, fused = (network.attend(q, k, v, of_past, mask, kernel=name) for name in ("products", "fused"))
+        torch.testing.assert_close(fused, products, rtol=0, atol=1e-5)
+        assert not torch.equal(fused, products)
+
+
 @pytest.mark.parametrize("fused_from", [0, 10**9])
 @torch.inference_mode()
 def test_attention_is_the_softmax_over_past_and_window(fused_from: int, monkeypatch: pytest.MonkeyPatch) -> None:

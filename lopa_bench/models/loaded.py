@@ -15,6 +15,7 @@ from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.loader import load_model
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.device import dtype_name, pick_device, pick_dtype, set_threads
+from lopa_bench.models.network.attention import Attention
 from lopa_bench.models.network.static import Network, StaticSteps
 from lopa_bench.models.network.transformer import Transformer
 from lopa_bench.models.text.ends import end_ids
@@ -99,5 +100,8 @@ def load(model: ModelSettings, backend: LocalSettings, batch: int = 1, opened: O
     opened = opened or open_checkpoint(model)
     network = load_model(opened.folder, dtype, device, opened.lora, max_length=model.max_length)
     set_threads(network, backend.threads, batch)
+    for module in network.modules():
+        if isinstance(module, Attention):
+            module.kernel = backend.attention
     steps = network if backend.compile == "none" else StaticSteps(network, backend.compile)
     return LoadedModel(steps, opened.codec, opened.vocabulary, str(device), dtype_name(dtype))

@@ -37,6 +37,7 @@ class BackendSettings:
 class LocalSettings(BackendSettings):
     """This process. `threads`: CPU threads of torch; null: 1 for a small model, else torch's choice.
 
+    `attention`: explicit products, torch's fused kernel, or each where it is faster (auto; they round differently).
     `compile`: steps of static shape for torch.compile ("compile") or captured as CUDA graphs ("graphs").
     `prefix_reuse`: off; exact (an equal prompt again, block-causal attention); approximate (the longest common prefix
     with the request before, whose values have seen the rest of that prompt: rows are marked).
@@ -48,6 +49,7 @@ class LocalSettings(BackendSettings):
 
     device: str = choice("auto", "auto", "cpu", "cuda", "mps", "npu", numbered=True)
     threads: int | None = number(None, 1, 4096)
+    attention: str = choice("auto", "auto", "products", "fused")
     compile: str = choice("none", "none", "graphs", "compile")
     prefix_reuse: str = choice("off", "off", "exact", "approximate")
     branch_ranks: int = number(1, 1, 1024)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from decoders import UNMASKED
 from lopa_bench.errors import ConfigError
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config, ObjectiveSettings
@@ -24,6 +25,10 @@ CONDITIONS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "tracker.group": (lambda c: c.tracker.name != "none", "tracker=wandb"),
 }
 OF_LOCAL: dict[str, tuple[Callable[[Config], bool], str]] = {
+    "backend.attention": (
+        lambda c: _backend(c, "compile") == "none" and c.decoder.name not in UNMASKED,
+        "backend.compile=none and a decoder that fills masks",
+    ),
     "backend.branch_protocol": (lambda c: _backend(c, "branch_ranks") > 1, "backend.branch_ranks above 1"),
     "backend.branch_check": (lambda c: _backend(c, "branch_ranks") > 1, "backend.branch_ranks above 1"),
     "backend.link": (lambda c: _backend(c, "ranks") > 1, "backend.branch_ranks above 1"),

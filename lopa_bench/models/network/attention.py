@@ -28,14 +28,16 @@ def attend(
     past: tuple[Tensor, Tensor] | None,
     mask: Tensor | None,
     past_mask_P: Tensor | None = None,
+    kernel: str = "auto",
 ) -> Tensor:
     """Attention of R rows over their own window and a shared past (k, v both [K, P, E]); returns like q.
 
     The softmax runs over both parts together, in float32. `mask` applies to the own window alone, `past_mask_P` to the
-    past, which is then never handed to the fused kernel.
+    past, which is then never handed to the fused kernel. `kernel`: "products", "fused", or "auto" by the size.
     """
     R, K, G, W, E = q_RKGWE.shape
-    if R == 1 and W * W >= FUSED_FROM and past_mask_P is None:
+    is_fused = kernel == "fused" or (kernel == "auto" and R == 1 and W * W >= FUSED_FROM)
+    if is_fused and past_mask_P is None:
         return _attend_fused(q_RKGWE, k_RKWE, v_RKWE, past, mask)
     q = q_RKGWE * (1.0 / math.sqrt(E))
     own_RKGWW = (q.reshape(R * K, G * W, E) @ k_RKWE.reshape(R * K, W, E).transpose(1, 2)).view(R, K, G, W, W)
@@ -60,11 +62,13 @@ def attend(
 def _attend_fused(
     q_RKGWE: Tensor, k_RKWE: Tensor, v_RKWE: Tensor, past: tuple[Tensor, Tensor] | None, mask: Tensor | None
 ) -> Tensor:
-    """The same through torch's fused kernel: one row with a long window (prefill, whole-canvas decoding)."""
+    """The same through torch's fused kernel, which pays for one row with a long window (prefill, whole-canvas
+    decoding): each row gets the past for itself.
+    """
     R, K, G, W, E = q_RKGWE.shape
     if past is not None:
-        k_RKWE = torch.cat([past[0][None], k_RKWE], 2)
-        v_RKWE = torch.cat([past[1][None], v_RKWE], 2)
+        k_RKWE = torch.cat([past[0].expand(R, -1, -1, -1), k_RKWE], 2)
+        v_RKWE = torch.cat([past[1].expand(R, -1, -1, -1), v_RKWE], 2)
         if mask is not None:
             mask = F.pad(mask.expand(W, W) if mask.dim() == 2 else mask.expand(R, W, W), (past[0].shape[1], 0))
     if mask is not None and mask.dim() == 3:
@@ -80,6 +84,7 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
+        self.kernel = "auto"
         H, K, E, D = config.heads, config.kv_heads, config.head_dim, config.hidden_size
         self.qkv_proj = nn.Linear(D, (H + 2 * K) * E, bias=config.qkv_bias)
         self.o_proj = nn.Linear(H * E, D, bias=False)
@@ -99,7 +104,7 @@ class Attention(nn.Module):
             if keep:
                 assert segment.window is not None
                 segment.window.append((k_RKWE, v_RKWE))
-            out = attend(q_RKGWE, k_RKWE, v_RKWE, _past(segment, layer), segment.mask)
+            out = attend(q_RKGWE, k_RKWE, v_RKWE, _past(segment, layer), segment.mask, kernel=self.kernel)
             outs.append(out.permute(0, 3, 1, 2, 4).reshape(R * W, -1))
         return self.o_proj(outs[0] if len(outs) == 1 else torch.cat(outs))
 
