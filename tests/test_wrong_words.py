@@ -96,7 +96,6 @@ MISSPELT = [
 
 def message(*arguments: str) -> str | None:
     """What a command line with these words says before anything is loaded; None if all is right."""
-    register()
     try:
         check(arguments)
         config = OmegaConf.to_object(composed_words([word for word in arguments if not word.startswith("-")]))
@@ -121,6 +120,7 @@ def composed_words(words: list[str]) -> DictConfig:
 
 @lru_cache
 def _default(*words: str) -> DictConfig:
+    register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("config", list(words))
 
