@@ -33,6 +33,9 @@ def test_a_notebook_runs_on_small_recorded_runs_and_shows_what_it_promises(
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
     assert all(not cell.outputs and cell.execution_count is None for cell in cells)
     NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
+    assert any("dataframe" in output.get("data", {}).get("text/html", "") for output in cells[0].outputs)
+    last = [output["data"] for output in cells[-1].outputs if "image/png" in output.get("data", {})]
+    assert "<figcaption>" in last[-1]["text/html"]  # it ends with a picture, and says what it shows
     for cell in cells:
         shown = {kind for output in cell.outputs for kind in output.get("data", {})}
         if cell.source.startswith("figure("):

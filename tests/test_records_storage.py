@@ -136,12 +136,12 @@ def test_what_is_no_folder_where_one_should_be_is_one_sentence(
     assert not runs.engines, "no model was loaded for it"
 
 
-@pytest.mark.parametrize("place", ["runs/.lock", "lock"])
+@pytest.mark.parametrize("place", ["runs/.lock", ".lock"])
 def test_a_folder_where_a_lock_should_be_is_one_sentence(runs: Runs, place: str) -> None:
     runs.before = stop_at(1, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         runs.run(2)
-    path = runs.folder / place if place == "lock" else runs.out / place
+    path = runs.folder / place if place == ".lock" else runs.out / place
     path.unlink()
     path.mkdir()
     with pytest.raises(StorageError, match=f"{path} cannot be written \\(Is a directory\\)"):
@@ -235,7 +235,7 @@ def test_a_file_system_without_locks_is_not_a_run_under_way(tmp_path: Path, monk
 
     monkeypatch.setattr(locks, "PAUSE", 0)
     monkeypatch.setattr(locks.fcntl, "lockf", no_locks)
-    (tmp_path / "lock").touch()
+    (tmp_path / ".lock").touch()
     assert not is_locked(tmp_path)
     with pytest.raises(StorageError, match="No locks available"):
         Lock(tmp_path)
@@ -248,7 +248,7 @@ def test_a_lock_that_is_taken_is_a_run_under_way(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(locks, "PAUSE", 0)
     monkeypatch.setattr(locks.fcntl, "lockf", taken)
-    (tmp_path / "lock").write_text('{"pid": 4711, "host": "node3", "since": "today"}')
+    (tmp_path / ".lock").write_text('{"pid": 4711, "host": "node3", "since": "today"}')
     assert is_locked(tmp_path)
     with pytest.raises(Locked, match="is held by process 4711 on node3 since today"):
         Lock(tmp_path)
@@ -261,11 +261,11 @@ def test_an_archive_without_a_lock_file_is_not_locked(tmp_path: Path) -> None:
 
 def test_reading_a_run_takes_no_file_but_its_own(runs: Runs) -> None:
     runs.run(3)
-    (runs.folder / "lock").unlink()
+    (runs.folder / ".lock").unlink()
     assert read_samples(runs.folder).num_rows == 3
     assert [path.name for path in parts(runs.folder, "steps")] == [path.name for path in parts(runs.folder, "samples")]
     assert sum(1 for _ in read_steps(runs.folder)["step"]) == STEPS * 3
-    assert not (runs.folder / "lock").exists()
+    assert not (runs.folder / ".lock").exists()
 
 
 def test_a_folder_that_may_not_be_read_hides_no_other_run(

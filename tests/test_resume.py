@@ -204,7 +204,7 @@ def test_of_two_processes_that_start_the_same_run_at_once_one_refuses(
     assert sorted(done.code for done in ends) == [0, 2]
     refused = next(done for done in ends if done.code == 2)
     holder = next(command.pid for command, done in zip(commands, ends) if done.code == 0)
-    lock = run_folder(tmp_path) / "lock"
+    lock = run_folder(tmp_path) / ".lock"
     assert f"error: {lock} is held by process {holder} on " in refused.err
     assert len(rows(run_folder(tmp_path))) == 10
 
@@ -259,7 +259,7 @@ def _check_survived(out: Path, reference: Path) -> None:
     assert set(read_steps(folder)["problem_id"].to_pylist()) == set(table["problem_id"].to_pylist())
     assert read_run(folder)["status"].to_pylist() == ["finished"]
     left = sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.startswith("part-"))
-    assert left == ["lock", "run.parquet"]  # nothing half written, nothing broken
+    assert left == [".lock", "run.parquet"]  # nothing half written, nothing broken
 
 
 @pytest.mark.slow

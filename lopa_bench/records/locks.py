@@ -26,7 +26,7 @@ try:
 except ImportError:  # pragma: no cover  # Windows, where runs go unlocked
     fcntl = None  # type: ignore[assignment]  # a module or nothing
 
-NAME = "lock"
+NAME = ".lock"  # hidden: readers of parquet folders (pyarrow, pandas) take every other file for data
 TAKEN = (errno.EACCES, errno.EAGAIN)  # what a lock that another process holds is answered with
 TRIES, PAUSE = 5, 0.05  # a reader that asks `is_locked` holds the lock for an instant
 
