@@ -16,7 +16,7 @@ from analysis.page.about import command_of
 from analysis.page.document import document, facts_list, files, scripts, styles
 from analysis.page.leaderboard import MEASURES, Entry, against_words
 from analysis.replay.tokens import TokenText, token_text
-from analysis.replay.trace import trace_of
+from analysis.replay.trace import READS, trace_of
 from analysis.study import Study
 from analysis.tables.model import Head, Table
 from analysis.tables.render import to_csv
@@ -40,10 +40,6 @@ HEADS = {
     "problem_id": "problem", "correct": "verdict", "extracted": "answered", "gold": "gold", "forwards": "calls",
     "content_tokens": "tokens", "total_s": "seconds", "finish_reason": "ended",
 }  # fmt: skip
-STEPS = (
-    "winner", "scores", "lookahead_positions", "lookahead_tokens", "positions", "tokens", "probs", "lookahead_counts",
-    "taken_positions", "taken_tokens", "taken_probs", "seconds",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,7 @@ def _steps(run: Run, problems: set[str]) -> dict[Key, list[Row]]:
 
     wanted, found = _strings(sorted(problems)), dict[Key, list[Row]]()
     for folder in run.folders:
-        for table in iter_steps(folder, ("problem_id", "sample_index", "step", *STEPS)):
+        for table in iter_steps(folder, ("problem_id", "sample_index", "step", *READS)):
             for row in table.filter(pc.is_in(table["problem_id"], value_set=wanted)).to_pylist():
                 found.setdefault(_key(row), []).append(row)
     for rows in found.values():

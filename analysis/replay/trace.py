@@ -17,6 +17,10 @@ from lopa_bench.records.runs import Run
 from lopa_bench.records.schema import ERROR_REASONS
 
 Row = dict[str, Any]
+READS = (  # of the steps
+    "winner", "scores", "lookahead_positions", "lookahead_tokens", "positions", "tokens", "probs", "lookahead_counts",
+    "taken_positions", "taken_tokens", "taken_probs", "seconds", "edit_positions", "edit_old", "edit_new",
+)  # fmt: skip
 
 
 def trace(run: Run, sample: str, sample_index: int = 0) -> dict[str, Any]:
