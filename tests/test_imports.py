@@ -118,6 +118,7 @@ LOADERS: Mapping[str, tuple[str, ...]] = {
         "lopa_bench.models.checkpoint.tensors",
         "lopa_bench.models.loaded",
         "lopa_bench.models.network",
+        "lopa_bench.models.quantized",
         "lopa_bench.models.mini",
         "lopa_bench.run.benchmark",
     ),

@@ -18,6 +18,7 @@ from lopa_bench.models.device import dtype_name, pick_device, pick_dtype, set_th
 from lopa_bench.models.network.attention import Attention
 from lopa_bench.models.network.static import Network, StaticSteps
 from lopa_bench.models.network.transformer import Transformer
+from lopa_bench.models.quantized import check_quantizable, quantize
 from lopa_bench.models.text.ends import end_ids
 from lopa_bench.models.text.tokenizers import Codec, codec_for, load_tokenizer
 from lopa_bench.settings.backend import LocalSettings
@@ -27,7 +28,7 @@ from tasks.types import Prompt
 
 @dataclass
 class LoadedModel:
-    """A network with what turns prompts into ids and ids into text."""
+    """A network with what turns prompts into ids and ids into text. `dtype`: how its numbers are held, in words."""
 
     network: Network
     codec: Codec
@@ -98,10 +99,15 @@ def load(model: ModelSettings, backend: LocalSettings, batch: int = 1, opened: O
     device = pick_device(backend.device)
     dtype = pick_dtype(model.dtype, device)
     opened = opened or open_checkpoint(model)
+    if model.quantize is not None:
+        check_quantizable(model.quantize, opened.config)
     network = load_model(opened.folder, dtype, device, opened.lora, max_length=model.max_length)
     set_threads(network, backend.threads, batch)
     for module in network.modules():
         if isinstance(module, Attention):
             module.kernel = backend.attention
+    if model.quantize is not None:
+        quantize(network, model.quantize)
     steps = network if backend.compile == "none" else StaticSteps(network, backend.compile)
-    return LoadedModel(steps, opened.codec, opened.vocabulary, str(device), dtype_name(dtype))
+    numbers = " ".join(filter(None, [dtype_name(dtype), model.quantize]))
+    return LoadedModel(steps, opened.codec, opened.vocabulary, str(device), numbers)

@@ -90,6 +90,7 @@ def identify(config: Config, task: Task, prompts: Iterable[tuple[Problem, Prompt
     else:
         model = _counted("model", config.model) | _texts_for_server(config.model, backend)
     settings = {"decoder": asdict(config.decoder), "task": asdict(config.task)}
+    libraries = (*task.libraries, *(("torchao",) if config.model.quantize else ()))
     facts: dict[str, Any] = {
         "model": model,
         "decoder": settings["decoder"],
@@ -99,7 +100,7 @@ def identify(config: Config, task: Task, prompts: Iterable[tuple[Problem, Prompt
         "backend": _backend(backend),
         "run": _counted("run", config.run),
         "targets": {target: target_facts(target) for target in targets(settings)},
-        "product": {"version": product_version(), "code_sha256": code_sha256()} | _libraries(task.libraries),
+        "product": {"version": product_version(), "code_sha256": code_sha256()} | _libraries(libraries),
     }
     whole = {**facts, "run": {**facts["run"], "shard": None}, "prompts_sha256": None}  # a shard knows its own prompts
     return Identity(_hash(facts), _hash(whole), facts, model["weights_sha256"])

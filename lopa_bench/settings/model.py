@@ -28,6 +28,7 @@ class ModelSettings:
     the prompt inside them); null: as the checkpoint's family does.
     `layout`: a published family (LAYOUTS), causal (autoregressive), or diffusion_gemma; a checkpoint of another is
     refused. `chat_template_kwargs`: further variables of the chat template.
+    `quantize`: w8a8 holds the layers' matrices and their inputs in 8 bits (docs/models.md).
     `max_length`: prompt and generation together. `end_ids`: the ids that end a text; null: those that the checkpoint's
     files name. `toy` marks models whose numbers say nothing about 7B models.
     """
@@ -39,6 +40,7 @@ class ModelSettings:
     lora_revision: str | None = None
     layout: str | None = choice(None, *LAYOUTS, *BY_TRANSFORMERS)
     dtype: str = choice("auto", "auto", "float32", "bfloat16", "float16")
+    quantize: str | None = choice(None, "w8a8")
     max_length: int = number(2048, 2, 2**24)
     gen_length: int = number(512, 1, 65536)
     block_size: int = number(32, 1, 65536)
@@ -57,6 +59,11 @@ class ModelSettings:
             raise ConfigError(refused("model.end_ids", ids, "a list of ids of 0 and above, or null"))
         if not self.path:
             raise ConfigError(f"model.path is not set: model={self.name} needs a checkpoint folder or a Hub id")
+        if self.quantize is not None and self.layout in BY_TRANSFORMERS:
+            raise ConfigError(
+                f"model.quantize={self.quantize} holds networks of this project, and model.layout={self.layout} is one "
+                "of transformers; allowed here: null"
+            )
         for name, path in (("model.path", self.path), ("model.lora", self.lora)):
             if path is not None and _looks_local(path) and not Path(path).expanduser().is_dir():
                 raise ConfigError(

@@ -19,6 +19,7 @@ from lopa_bench.settings.tracker import TrackerConfig
 CONDITIONS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "model.revision": (lambda c: _is_of_the_hub(c.model.path), "a Hub id as model.path"),
     "model.lora_revision": (lambda c: _is_of_the_hub(c.model.lora), "a Hub id as model.lora"),
+    "model.quantize": (lambda c: not isinstance(c.backend, ServerSettings), "backend=local"),
     "objective.accuracy": (lambda c: c.objective.maximise is not None, "objective.maximise"),
     "tracker.mode": (lambda c: c.tracker.name != "none", "tracker=wandb"),
     "tracker.project": (lambda c: c.tracker.name != "none", "tracker=wandb"),

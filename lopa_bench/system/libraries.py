@@ -17,7 +17,7 @@ TESTED: Mapping[str, str] = {
     "hydra-core": "1.3.8",
 }
 DECISIVE = ("torch", "transformers", "tokenizers", "numpy")  # their versions are part of a run's identity
-RECORDED = (*DECISIVE, "datasets", "hydra-core", "pyarrow", "safetensors")
+RECORDED = (*DECISIVE, "datasets", "hydra-core", "pyarrow", "safetensors", "torchao")
 
 
 def installed(names: Iterable[str]) -> dict[str, str | None]:
