@@ -16,6 +16,7 @@ from lopa_bench import ROOT
 from lopa_bench.console.overview import choices_overview, settings_overview
 from lopa_bench.models.device import device_kinds
 from lopa_bench.run.start import run_here
+from lopa_bench.settings.arguments import with_devices
 from lopa_bench.settings.config import register
 from lopa_bench.sweep import entrants
 from lopa_bench.system.signals import Exited
@@ -54,6 +55,7 @@ def job(settings: DictConfig) -> Any:
 
 def main() -> None:
     """Runs what the command line asks for. Raises what went wrong, in Hydra or in the run."""
+    sys.argv[1:] = with_devices(sys.argv[1:])
     job()
     if failures:
         raise failures[0]

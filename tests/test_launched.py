@@ -18,6 +18,7 @@ from lopa_bench.errors import ConfigError
 from lopa_bench.run.workers import joining, places
 from lopa_bench.run.workers.door import Door, knock
 from lopa_bench.run.workers.launched import Rank, rank_of
+from lopa_bench.settings.arguments import with_devices
 from lopa_bench.settings.backend import LocalSettings, ServerSettings
 from lopa_bench.settings.config import Config, RunSettings
 from lopa_bench.settings.model import ModelSettings
@@ -267,3 +268,18 @@ def test_a_door_that_is_closed_is_known_at_once_and_leaves_no_file(path: Path) -
     assert time.monotonic() - began < 5
     with Door(path, lambda words, channel: None, is_spread=False):
         pass
+
+
+@pytest.mark.parametrize(
+    ("typed", "taken"),
+    [
+        (["run.devices=0,1"], ["run.devices='0,1'"]),
+        (["task=gsm8k", "++run.devices=1,0,2"], ["task=gsm8k", "++run.devices='1,0,2'"]),
+        (["run.devices='0,1'"], ["run.devices='0,1'"]),
+        (["-m", "run.devices=1,2"], ["-m", "run.devices=1,2"]),
+        (["run.devices=2"], ["run.devices=2"]),
+        (["decoder.k=0,1"], ["decoder.k=0,1"]),
+    ],
+)
+def test_numbers_of_devices_need_no_quotes_outside_a_sweep(typed: list[str], taken: list[str]) -> None:
+    assert with_devices(typed) == taken

@@ -35,6 +35,13 @@ def check(arguments: Sequence[str]) -> None:
             _check_word(word, choices, is_first=place == 0)
 
 
+def with_devices(arguments: Sequence[str]) -> list[str]:
+    """The words as Hydra takes them: outside a sweep the commas of run.devices=0,1 are no list of jobs."""
+    if any(word in ("-m", "--multirun") or word.startswith(("--mu", "hydra.mode=")) for word in arguments):
+        return list(arguments)
+    return [re.sub(r"^(\+*run\.devices)=([^'\"\[\]{}$\\]*,[^'\"\[\]{}$\\]*)$", r"\1='\2'", word) for word in arguments]
+
+
 def config_folders(arguments: Sequence[str]) -> list[Path]:
     """What --config-dir names."""
     found = []

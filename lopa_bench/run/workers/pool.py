@@ -134,6 +134,11 @@ class Pool(Decoding):
     def machine(self) -> str:  # type: ignore[override]
         return next((member.machine for member in self._members if member.machine), "")
 
+    @property
+    def all_ready(self) -> bool:
+        """Whether every worker has its model loaded."""
+        return all(member.row is not None for member in list(self._members))
+
     def run_row(self, status: str, started: str) -> dict[str, Any]:
         assert self._row is not None
         finished = None if status == "running" else now()
