@@ -109,7 +109,8 @@ class _Run:
         if rule.predicts == "masked":
             return replace(request, shadow=shadow)
         lo = self.window.borders.prompt if rule.predicts == "text" else lo
-        return replace(request, predict=(max(lo, request.start), hi), shadow=shadow)
+        # A block may be kept from a forward that ends with it, whose last position says what stands behind it.
+        return replace(request, predict=(max(lo, request.start), hi), shadow=shadow, behind=self.window.revisits)
 
     def _idle(self, branch: Branch) -> Generator[Request, Prediction, None]:
         """The forwards that are spent on a text, or a block of it, that is full before its schedule ends."""

@@ -110,31 +110,13 @@ class Decoder:
         return CACHES[self.config.cache or "none"]
 
     def check_shift(self, shifted: bool) -> None:
-        """Raises DecoderError for a model whose logits at i do not predict i + 1, where the decoder builds on that, and
-        for one whose do, where the decoder asks a position for itself.
-        """
-        if self.rule.edits and shifted:
-            self._check_unshifted()
+        """Raises DecoderError for a model whose logits at i do not predict i + 1, where the decoder builds on that."""
         if self.window.hands_over and not shifted:
             config = self.config
             name = f"decoder={config.name}" if config.base is None else f"decoder.base={config.base}"
             raise DecoderError(
                 f"{name} takes a block's first token from the forward that stores the block before, which says "
                 "nothing of it here; allowed: models whose logits are shifted by one"
-            )
-
-    def _check_unshifted(self) -> None:
-        config = self.config
-        name = f"decoder={config.name}" if config.base is None else f"decoder.base={config.base}"
-        if self.rule.shadowed:
-            raise DecoderError(
-                f"{name} asks a shadow of each position for the token there, which shifted logits give one position "
-                "before; allowed: models whose logits are not shifted"
-            )
-        if config.cache != "none":
-            raise DecoderError(
-                f"decoder.cache={config.cache} is not supported by {name} for a model whose logits are shifted by one: "
-                "what stands left of a block, cached, would say nothing new of its first position; allowed: none"
             )
 
     def readout(self, seed: int, vocab: Vocabulary) -> Readout:

@@ -83,8 +83,9 @@ class Request:
     `unconditional` above 0: each row is carried a second time with masks in place of its first `unconditional`
     positions, the prompt, for the guidance of `Readout.cfg_scale`.
     `predict` = (from, to): of these positions everything is predicted, filled ones too, not masks alone.
-    `shadow` = (from, to) appends to every row a mask for each of these positions, at the same place in the text: it
-    sees what the position sees but for the position itself, and the other shadows; no position sees a shadow.
+    `shadow` = (from, to) appends to every row a mask for each of these positions, at the place that predicts it (its
+    own, or with shifted logits the one before): it sees what the position sees but for the position itself, and the
+    other shadows; no position sees a shadow.
     """
 
     ids: np.ndarray

@@ -52,8 +52,9 @@ class ToyNetwork:
             logits = self.table(tokens, segment.start + self.config.shifted)
             for at in range(*segment.shadow) if segment.shadow else ():  # what it says of a position that is masked
                 without = tokens.copy()
-                without[:, at - segment.start] = MASK
-                shadow = self.table(without, segment.start)[:, at - segment.start]
+                column = at + self.config.shifted - segment.start
+                without[:, column] = MASK
+                shadow = self.table(without, segment.start)[:, column]
                 logits = np.concatenate([logits, shadow[:, None]], 1)
             parts.append(torch.from_numpy(logits.astype(np.float32)).reshape(-1, VOCAB.size))
             segment.window = []

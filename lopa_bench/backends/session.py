@@ -44,7 +44,10 @@ class Session:
         self.before.follow(request.follows)
         tokens_RW = torch.from_numpy(fed(request, self.mask_id)).to(device)
         mask = attention_mask(request, device, self.cache.k_LKPE.dtype)
-        self.segment = Segment(tokens_RW, request.start, self.cache, request.suffix, mask, request.shadow)
+        shadow = None
+        if request.shadow is not None:
+            shadow = request.shadow[0] - self.shifted, request.shadow[1] - self.shifted
+        self.segment = Segment(tokens_RW, request.start, self.cache, request.suffix, mask, shadow)
         return self.segment
 
     def _keep(self, keep: Keep) -> None:
@@ -72,14 +75,12 @@ class Session:
             lo, hi = self.request.predict
             wanted_RW[:, lo - self.request.start : hi - self.request.start] = True
         wanted_RW &= np.arange(ids.shape[1]) < lengths[:, None]
-        if not self.shifted:
-            rows, columns = np.nonzero(np.concatenate([wanted_RW, shadowed(self.request, self.mask_id)], 1))
-            return rows, columns
-        assert self.request.shadow is None, "no shadow predicts a position of shifted logits"
-        wanted_RX = np.pad(wanted_RW, ((0, 0), (0, 1)))
-        if self.request.behind:
-            wanted_RX[np.arange(len(lengths)), lengths] = True
-        rows, columns = np.nonzero(wanted_RX[:, 1:])
+        if self.shifted:
+            wanted_RX = np.pad(wanted_RW, ((0, 0), (0, 1)))
+            if self.request.behind:
+                wanted_RX[np.arange(len(lengths)), lengths] = True
+            wanted_RW = wanted_RX[:, 1:]
+        rows, columns = np.nonzero(np.concatenate([wanted_RW, shadowed(self.request, self.mask_id)], 1))
         return rows, columns
 
     def change(self, rows: np.ndarray, columns: np.ndarray, p_NV: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class Segment:
 
     They see cache[0, start) and, where `suffix` = (from, to) is given, cache[from, to) as well.
     `mask` is additive, broadcastable to [R, W, W], and rules what the rows' own positions see of each other.
-    `shadow` = (from, to): the last to - from columns stand at these positions again, as shadows of theirs.
+    `shadow` = (from, to): the last to - from columns stand at these positions again.
     After a forward `window` holds each layer's (k, v), both [R, K, W, E], so that one row can be committed.
     """
 

@@ -1,0 +1,324 @@
+"""Decoders that change what they have filled: their rules, by hand and against the decoders that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders import Base, DecoderConfig, DecoderError, decode, make_decoder
+from decoders.parts.editing_fills import JointThreshold, Saber, Wino
+from decoders.parts.fills import Fill, View, top
+from decoders.parts.set_fills import Hierarchy
+from decoders.parts.windows import Blocks
+from decoders.state import REMASK, Borders, Branch
+from lopa_bench.models.network.segments import KVCache, Segment, shadow_mask
+from tests.golden_cases import Replay, spy
+from tests.golden_cases import backend as network
+from tests.toy import END, MASK, VOCAB, Logits, backend, hashed, run
+
+
+def turning(first: list[int], then: list[int], prob: float = 0.9) -> Logits:
+    """Says `first` of a position while its left neighbour is a mask, `then` behind a filled one. The prompt is 0."""
+
+    def logits(ids: np.ndarray, start: int) -> np.ndarray:
+        out = np.full((*ids.shape, VOCAB.size), np.log((1 - prob) / (VOCAB.size - 2)))
+        for row, tokens in enumerate(ids):
+            for column in range(len(tokens)):
+                i = start + column - 1
+                if 0 <= i < len(then):
+                    alone = column > 0 and tokens[column - 1] == MASK
+                    out[row, column, first[i] if alone else then[i]] = np.log(prob)
+        return out
+
+    return logits
+
+
+def flipping(ids: np.ndarray, start: int) -> np.ndarray:
+    """Always sure of the other one of two tokens: whatever is edited is edited again."""
+    out = np.full((*ids.shape, VOCAB.size), -9.0)
+    rows, columns = np.indices(ids.shape)
+    out[rows, columns, np.where(ids == 1, 2, 1)] = 0.0
+    return out
+
+
+def joint(**settings: Any) -> DecoderConfig:
+    return DecoderConfig(name="joint_threshold", gen_length=4, block_size=4, **settings)
+
+
+def test_a_round_fills_and_edits_at_once_and_a_block_ends_when_nothing_changes() -> None:
+    """All are filled at once; behind that every neighbour stands, and three of four change their mind."""
+    steps = run(turning([1, 1, 1, 1], [1, 2, 3, 4]), joint()).steps
+    assert [step.positions for step in steps] == [(1, 2, 3, 4), (), ()]
+    assert [[tuple(edit) for edit in step.edits or ()] for step in steps] == [[], [(2, 1, 2), (3, 1, 3), (4, 1, 4)], []]
+    assert [step.masks_left for step in steps] == [0, 0, 0]
+
+
+def test_an_edit_needs_more_than_its_threshold_and_another_token() -> None:
+    model = turning([1, 1, 1, 1], [1, 2, 3, 4], prob=0.75)
+    assert run(model, joint(tau_edit=0.76)).edits == 0
+    assert run(model, joint(tau_edit=0.74)).edits == 3
+    assert run(model, joint(tau_edit=0.74)).ids == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("cap", [0, 1, 3])
+def test_the_cap_ends_a_block_that_never_stands_still_in_both_ways(cap: int) -> None:
+    """`verify` looks once more and changes nothing; `end` leaves the last edits unseen. The text is the same."""
+    texts = set()
+    for capped, looks in (("verify", cap + 1), ("end", cap)):
+        made = run(flipping, joint(max_post_edit=cap, capped=capped))
+        texts.add(made.ids)
+        assert [len(step.positions) for step in made.steps] == [4, *[0] * looks]
+        assert [len(step.edits or ()) for step in made.steps] == [0, *[4] * cap, *[0] * (looks - cap)]
+    assert texts == {(1, 1, 1, 1) if cap % 2 == 0 else (2, 2, 2, 2)}
+
+
+def test_where_too_few_pass_the_best_are_filled() -> None:
+    model = turning([1, 1, 1, 1], [1, 1, 1, 1], prob=0.75)
+    assert [len(step.positions) for step in run(model, joint(tau_conf=0.76, tokens_per_step=3)).steps] == [3, 1, 0]
+    assert [len(step.positions) for step in run(model, joint(tau_conf=0.74, tokens_per_step=3)).steps] == [4, 0]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from([0.2, 0.5, 0.9]),
+       st.sampled_from(["prompt", "absolute"]), st.integers(1, 5), st.booleans())  # fmt: skip
+def test_without_edits_joint_threshold_is_llada2_and_one_forward_more_a_block(
+    seed: int, block: int, tau: float, grid: str, prompt: int, shifted: bool
+) -> None:
+    shared: dict[str, Any] = {"gen_length": 12, "block_size": block, "tau_conf": tau, "cache": "none", "grid": grid}
+    plain = run(hashed(seed), DecoderConfig(name="llada2", **shared), list(range(prompt)), shifted)
+    made = run(
+        hashed(seed), DecoderConfig(name="joint_threshold", tau_edit=1.0, **shared), list(range(prompt)), shifted
+    )
+    assert made.edits == 0
+    if END in plain.ids:  # it may end inside a block
+        return
+    assert made.ids == plain.ids
+    assert [step.positions for step in made.steps if step.positions] == [step.positions for step in plain.steps]
+    assert made.forwards - plain.forwards == Borders(prompt, 12, block, grid).blocks
+
+
+class Capped(Fill):
+    """A threshold with WINO's cap."""
+
+    reads: ClassVar[Mapping[str, Any]] = {"tau_conf": 0.6}
+
+    def select(self, view: View, branch: Branch) -> np.ndarray:
+        cap = min(max(int(0.7 * len(view)), 5), 20)
+        best = top(view.prob, cap)
+        return best[: max(1, int((view.prob[best] > self.config.tau_conf).sum()))]
+
+
+CAPPED = Base("capped", Blocks, {"capped": Capped}, ("none", "exact", "prefix", "dual"), {"attention": "full"})
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.1, 0.3, 0.6]), st.sampled_from([7, 32]), st.booleans())
+def test_wino_that_takes_nothing_back_is_a_threshold_with_a_cap(
+    seed: int, tau: float, block: int, shifted: bool
+) -> None:
+    shared: dict[str, Any] = {"gen_length": 32, "block_size": block, "tau_conf": tau, "decode_tail": True}
+    wino = run(hashed(seed), DecoderConfig(name="wino", tau_back=0.0, **shared), shifted=shifted)
+    plain = run(hashed(seed), DecoderConfig(name="capped", target=f"{__name__}:CAPPED", **shared), shifted=shifted)
+    assert wino.ids == plain.ids
+    assert [set(step.positions) for step in wino.steps] == [set(step.positions) for step in plain.steps]
+    assert wino.edits == 0
+    extra = [a.tokens_processed - b.tokens_processed for a, b in zip(wino.steps, plain.steps)]
+    assert set(extra) <= {block, 32 % block}  # the shadows of the block
+
+
+def test_wino_takes_back_what_a_shadow_doubts_and_never_as_many_as_the_forward_before_has_filled() -> None:
+    """All that stands is doubted."""
+    wild = run(flipping, DecoderConfig(name="wino", gen_length=12, block_size=12, tau_conf=0.5, tau_back=1.0))
+    filled = [len(step.positions) for step in wild.steps]
+    taken = [len(step.edits or ()) for step in wild.steps]
+    assert filled[0] == int(0.7 * 12)
+    assert taken[0] == 0
+    assert all(back < before for back, before in zip(taken[1:], filled))
+    assert any(taken)
+    assert all(back == 0 for back, made in zip(taken, filled) if made == 1)
+    assert wild.forwards <= 12
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_shadow_says_what_its_position_would_say_if_it_were_a_mask(shifted: bool) -> None:
+    """With a model that does not look at the other shadows or through other positions: the toy's."""
+    model, log = hashed(7), Replay()
+    config = DecoderConfig(name="wino", gen_length=10, block_size=10, tau_conf=0.5, decode_tail=True)
+    backend(model, shifted).decode(spy(decode(make_decoder(config), [0, 1], VOCAB), log))
+    seen = 0
+    for request, prediction in zip(log.requests, log.predictions):
+        assert request.shadow is not None
+        for position in range(*request.shadow):
+            token = request.ids[0, position]
+            if token == MASK:
+                continue
+            without = request.ids.copy()
+            without[0, position] = MASK
+            logits = model(without, 0)[0, position]
+            logits[MASK] = -np.inf
+            prob = np.exp(logits[token] - np.logaddexp.reduce(logits))
+            assert prediction.measure("shadow")[0, position] == pytest.approx(prob, abs=1e-6)
+            seen += 1
+    assert seen > 5
+
+
+def test_a_shadow_sees_everything_but_its_position_and_is_seen_by_nobody() -> None:
+    """Blocks [0 0 1 1 2], of which the second one (columns 2 and 3) has shadows."""
+    blocks = torch.tensor([0, 0, 1, 1, 2])
+    mask = shadow_mask(blocks[None] <= blocks[:, None], 2, 2)
+    assert (mask == 0).int().tolist() == [
+        [1, 1, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0, 0],
+        [1, 1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 1, 1, 0, 0],
+        [1, 1, 0, 1, 0, 1, 1],
+        [1, 1, 1, 0, 0, 1, 1],
+    ]
+
+
+def test_shadows_change_nothing_of_the_text_and_may_stand_on_a_cached_prefix() -> None:
+    """The tiny LLaDA: the text with and without shadows, and shadows over a whole text and over its cached half."""
+    model = network("llada_a").model
+    ids = torch.randint(0, 90, (1, 12), generator=torch.Generator().manual_seed(1))
+    blocks = torch.tensor([0] * 4 + [1] * 8)
+    visible = blocks[None] <= blocks[:, None]
+    mask = torch.zeros(12, 12).masked_fill(~visible, -torch.inf)
+    shadows = torch.full((1, 8), 96)
+    cache = KVCache(model.config, 32, torch.device("cpu"), torch.float32)
+    with torch.inference_mode():
+        plain = Segment(ids, cache=cache, mask=mask)
+        text = model([plain], keep=True)
+        whole = model([Segment(torch.cat([ids, shadows], 1), mask=shadow_mask(visible, 4, 8), shadow=(4, 12))])
+        plain.commit(0, 0, 4)
+        rest = torch.cat([ids[:, 4:], shadows], 1)
+        half = model([Segment(rest, 4, cache, mask=shadow_mask(visible[4:, 4:], 0, 8), shadow=(4, 12))])
+    torch.testing.assert_close(whole[:12], text, rtol=0, atol=1e-5)
+    torch.testing.assert_close(half, whole[4:], rtol=0, atol=1e-5)
+
+
+def view_of(position: list[int], prob: list[float]) -> View:
+    n, values = len(position), np.array(prob, dtype=np.float32)
+    return View(np.array(position, int), np.ones(n, int), np.zeros(n, int), values, values, np.ones(n, bool))
+
+
+def with_standing(masks: View, standing: View) -> View:
+    return View(**{**vars(masks), "standing": standing})
+
+
+def rule(fill: type[Fill], length: int, **settings: Any) -> Fill:
+    return fill(DecoderConfig(**settings), Borders(1, length, length), np.random.default_rng(0).random)
+
+
+def test_saber_fills_above_the_mean_and_takes_back_what_fell_most() -> None:
+    """By hand, positions 1 to 4. First two are filled, .9 and .7 (nothing passes before the first), and of them one is
+    taken back: .7 rose least from nothing. Then the mean is .8, .7 still in it.
+    """
+    saber, branch = rule(Saber, 4, tokens_per_step=2), Branch.start([0])
+    chosen, revision = saber.decide(with_standing(view_of([1, 2, 3, 4], [0.9, 0.5, 0.7, 0.6]), view_of([], [])), branch)
+    assert chosen.tolist() == [0]
+    assert revision is not None
+    assert revision.positions.tolist() == []
+    masks, standing = view_of([2, 3, 4], [0.85, 0.65, 0.82]), view_of([1], [0.3])
+    chosen, revision = saber.decide(with_standing(masks, standing), branch)
+    assert chosen.tolist() == [0, 2]  # .85 and .82 are above .8; position 3 is not
+    assert revision is not None
+    assert (revision.positions.tolist(), revision.tokens.tolist()) == ([1], [REMASK])  # from .9 to .3
+    masks, standing = view_of([1, 3], [0.2, 0.1]), view_of([2, 4], [0.0, 0.0])
+    chosen, revision = saber.decide(with_standing(masks, standing), branch)
+    assert sorted(chosen.tolist()) == [0, 1]  # the two best, which leaves no mask: nothing is taken back
+    assert revision is not None
+    assert revision.positions.tolist() == []
+
+
+def test_saber_may_open_a_finished_block_again() -> None:
+    """And then that block's masks take part with those of the newest."""
+    opened = 0
+    for seed in range(20):
+        made = run(hashed(seed), DecoderConfig(name="saber", gen_length=12, block_size=4, decode_tail=True))
+        newest = 0
+        for step in made.steps:
+            newest = max([newest, *((position - 1) // 4 for position in step.positions)])
+            opened += any((edit.position - 1) // 4 < newest for edit in step.edits or ())
+        assert made.forwards <= 12
+        assert len(made.ids) == 12
+    assert opened
+
+
+def test_hierarchy_fills_the_best_of_every_run_of_masks() -> None:
+    """Runs 1-3, 5, 7-8; the last one's best is not above .5. All above .9 are filled besides."""
+    choose = rule(Hierarchy, 8, tau_conf=0.9, tau_run=0.5)
+    view = view_of([1, 2, 3, 5, 7, 8], [0.95, 0.96, 0.6, 0.51, 0.5, 0.4])
+    assert choose.select(view, Branch.start([0])).tolist() == [0, 1, 3]
+    low = view_of([1, 2, 4], [0.1, 0.2, 0.3])
+    assert choose.select(low, Branch.start([0])).tolist() == [2]  # the best of all, whatever it is
+    blocks = View(**{**vars(view_of([1, 2], [0.6, 0.7])), "block": np.array([1, 2])})
+    assert choose.select(blocks, Branch.start([0])).tolist() == [0, 1]  # a run ends with its block
+
+
+REFUSED = [
+    ({"name": "wino", "temperature": 0.5}, "decoder.temperature=0.5 is not supported by decoder.fill=wino"),
+    ({"name": "saber", "cache": "dual"}, "decoder.cache=dual is not supported by saber; allowed: none"),
+    ({"name": "joint_threshold", "attention": "full"}, "allowed: block_causal"),
+    ({"name": "lopa", "base": "wino", "k": 2}, "what its own forward before has filled; allowed: 0"),
+    ({"name": "lopa", "base": "saber", "k": "auto"}, "since its own forward before; allowed: 0"),
+    ({"name": "lopa", "base": "joint_threshold", "k": 2, "select": "exact"}, "decoder.select=exact is not supported"),
+    ({"name": "lopa", "base": "joint_threshold", "k": "auto"}, "decoder.k=auto is not supported"),
+    ({"name": "fast_dllm", "tau_run": 0.3}, "allowed: decoder.fill=hierarchy, which read"),
+    ({"name": "joint_threshold", "tau_edit": 1.5}, "decoder.tau_edit=1.5 is not allowed"),
+    ({"name": "joint_threshold", "tau_back": 0.5}, "decoder.tau_back=0.5 has no meaning"),
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), REFUSED)
+def test_what_does_not_go_with_editing_is_refused_with_the_reason(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(DecoderError) as refused:
+        make_decoder(DecoderConfig(**settings))
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["joint_threshold", "wino"])
+def test_caches_change_nothing_of_an_editing_decode(name: str) -> None:
+    """The tiny LLaDA2, block-causal on its grid: ids, fills and edits with the exact cache and with none."""
+    made = []
+    for cache in ("none", "exact"):
+        for capped in ("verify", "end"):
+            settings: dict[str, Any] = {
+                "cache": cache,
+                "grid": "absolute",
+                "attention": "block_causal",
+                "tau_conf": 0.3,
+            }
+            settings |= {"capped": capped, "max_post_edit": 2} if name == "joint_threshold" else {}
+            config = DecoderConfig(name=name, gen_length=24, block_size=8, **settings)
+            outcome = network("llada2_a").decode(decode(make_decoder(config), [5, 9, 11], VOCABULARY))
+            assert outcome.generation is not None
+            made.append([(step.positions, step.tokens, step.edits) for step in outcome.generation.steps])
+    assert made[:2] == made[2:]
+    assert any(edits for _, _, edits in made[0])
+
+
+VOCABULARY = type(VOCAB)(mask_id=96, end_ids=(), size=97)
+
+
+def test_thresholds_of_editing_are_strict() -> None:
+    """At exactly three quarters nothing is edited, and WINO takes nothing back."""
+    branch = Branch(np.array([0, 1, 2, MASK, MASK]), [0, 2], [True, True])
+    standing = view_of([1, 2], [0.75, 0.8125])
+    masks = view_of([3, 4], [0.75, 0.8125])
+    for tau, filled, edited in ((0.75, [1], [2]), (0.5, [0, 1], [1, 2])):
+        fill = rule(JointThreshold, 4, tau_conf=tau, tau_edit=tau, max_post_edit=9, capped="end", tokens_per_step=1)
+        chosen, revision = fill.decide(with_standing(masks, standing), branch.copy())
+        assert revision is not None
+        assert (chosen.tolist(), revision.positions.tolist()) == (filled, edited)
+    shadows = View(**{**vars(standing), "measures": {"shadow": np.array([0.75, 0.5])}})
+    for back, taken in ((0.5, []), (0.75, [2]), (0.8, [1, 2])):
+        chosen, revision = rule(Wino, 4, tau_conf=0.5, tau_back=back).decide(
+            with_standing(masks, shadows), branch.copy()
+        )
+        assert revision is not None
+        assert (chosen.tolist(), revision.positions.tolist()) == ([0, 1], taken)
