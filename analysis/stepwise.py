@@ -75,24 +75,9 @@ def digest(run: Run, samples: pa.Table | None = None) -> Digest:
 
 
 def _filling(steps: pd.DataFrame) -> Filling:
-    ordered = steps.sort_values(["step", "gained"])
-    gained, counts = ordered["gained"].to_numpy(dtype=float), np.bincount(ordered["step"])
-    starts = np.cumsum(counts) - counts
-    means = divide(np.bincount(ordered["step"], weights=gained), counts.astype(float))
-    low, high = (_quantile(gained, starts, counts, q) for q in (0.25, 0.75))
-    return Filling(means, low, high, counts)
-
-
-def _quantile(values: np.ndarray, starts: np.ndarray, counts: np.ndarray, q: float) -> np.ndarray:
-    """Linear interpolation in each run of sorted values, as `numpy.quantile` does it."""
-    if not len(values):
-        return np.zeros(0)
-    at = q * (np.maximum(counts, 1) - 1)
-    below = np.floor(at).astype(int)
-    above = np.minimum(below + 1, np.maximum(counts, 1) - 1)
-    first = np.minimum(starts, len(values) - 1)
-    left, right = values[first + below], values[first + above]
-    return left + (right - left) * (at - below)
+    gained = steps.groupby("step")["gained"]
+    low, high = (gained.quantile(q).to_numpy() for q in (0.25, 0.75))
+    return Filling(gained.mean().to_numpy(), low, high, gained.count().to_numpy())
 
 
 def _score_fill(steps: pd.DataFrame, seed: int) -> ScoreFill | None:

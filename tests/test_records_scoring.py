@@ -14,8 +14,9 @@ from lopa_bench.console.progress import Progress
 from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.records import writing as records
 from lopa_bench.records.reading import read_run, read_samples
+from lopa_bench.records.repair import read_back
 from lopa_bench.records.schema import NOT_SCORED
-from lopa_bench.records.writing import RunStore, unscored_parts
+from lopa_bench.records.writing import RunStore
 from lopa_bench.run.judging import judge_part
 from lopa_bench.system.signals import Stopped, held_back
 from tasks.gsm8k.task import Gsm8k
@@ -108,9 +109,9 @@ def test_a_part_has_all_its_verdicts_or_none(tmp_path: Path) -> None:
         for index in range(3):
             store.add(sample(index, correct=None, score_status=NOT_SCORED), [step()])
     (name,) = store.flushed
-    assert unscored_parts(tmp_path) == [name]
+    assert read_back(tmp_path, "r").unscored == [name]
     store.replace(name, [row | {"correct": True, "score_status": "ok"} for row in store.rows(name)])
-    assert unscored_parts(tmp_path) == []
+    assert read_back(tmp_path, "r").unscored == []
     assert read_samples(tmp_path)["correct"].to_pylist() == [True] * 3
     assert [path.name for path in (tmp_path / "samples").iterdir()] == [name]
 
@@ -122,7 +123,7 @@ def test_a_row_that_was_replaced_waits_for_no_verdict(tmp_path: Path) -> None:
     store.flush()
     store.add(sample(0))
     store.flush()
-    assert unscored_parts(tmp_path) == []
+    assert read_back(tmp_path, "r").unscored == []
 
 
 def test_ctrl_c_while_decoding_scores_what_there_is_and_a_second_one_leaves_it(

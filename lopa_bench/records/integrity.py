@@ -253,16 +253,6 @@ def left_out(folder: Path, row: Mapping[str, Any], steps: bool = True) -> bool:
     return reason is not None
 
 
-def without_steps(folder: Path) -> set[tuple[str, str, int]]:
-    """Rows of samples that have not as many steps as forwards, by part, problem and sample index."""
-    return {
-        (part.name, *key)
-        for part in parts(folder, "samples")
-        for group in tables(part, "samples", [*KEY, "rounds", "forwards"])
-        for key in lacking_steps(group, folder / "steps" / part.name)
-    }
-
-
 def lacking_steps(samples: pa.Table, part: Path) -> set[Key]:
     """The samples that have not as many steps in a part of the steps as forwards. Rows without rounds, as those of a
     server, have no steps.

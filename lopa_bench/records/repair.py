@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lopa_bench.records.integrity import Broken, Key, damage, foreign, keys_of, lacking_steps, parts, run_table, tables
 from lopa_bench.records.reading import ORDER, newest_rows
-from lopa_bench.records.schema import layout
+from lopa_bench.records.schema import NOT_SCORED, layout
 from lopa_bench.system.storage import written
 
 if TYPE_CHECKING:
@@ -32,16 +32,37 @@ class ReadBack:
     samples: pa.Table
     part_of: Mapping[Key, str]  # the part that holds this row, and its steps
     lacking: frozenset[Key]  # those whose steps are not all there
+    has_lost_row: bool  # run.parquet was set aside
+
+    def complete(self, columns: Sequence[str]) -> pa.Table:
+        """Columns of the samples whose steps are all there."""
+        import pyarrow as pa
+
+        whole = [key not in self.lacking for key in keys_of(self.samples)]
+        return self.samples.select(list(columns)).filter(pa.array(whole, pa.bool_()))
+
+    @property
+    def unscored(self) -> list[str]:
+        """The parts that hold a decoded sample whose verdict is missing."""
+        statuses = zip(keys_of(self.samples), self.samples["score_status"].to_pylist(), strict=True)
+        return sorted({self.part_of[key] for key, status in statuses if status == NOT_SCORED})
 
 
 def read_back(folder: Path, run_id: str) -> ReadBack:
-    """All that was written and can be read: every byte of the samples once, and of the steps once. What is broken, or
-    of another run, is set aside and not in it.
+    """All that was written and can be read: every byte of the samples once, and of the steps once, unless this process
+    has read them before. What is broken, or of another run, is set aside and not in it.
     """
     import pyarrow as pa
 
-    set_aside_damage(folder, run_id, ("steps",))
-    _set_aside_no_folder(folder / "samples")
+    row_reason = _row_damage(folder / "run.parquet", run_id)
+    if row_reason:
+        set_aside(folder / "run.parquet", row_reason, "it is written anew")
+    for place in (folder / "samples", folder / "steps"):
+        if os.path.lexists(place) and not place.is_dir():
+            set_aside(place, "it is no folder", "its rows are redone")
+    for path in parts(folder, "steps"):
+        if reason := damage(path, "steps", run_id):
+            set_aside(path, reason, "its rows are redone")
     found: dict[str, pa.Table] = {}
     part_of: dict[Key, str] = {}
     for path in parts(folder, "samples"):
@@ -58,28 +79,7 @@ def read_back(folder: Path, run_id: str) -> ReadBack:
     lacking = [lacking_steps(table, folder / "steps" / name) for name, table in newest.items()]
     samples = pa.concat_tables([layout("samples").empty_table(), *newest.values()])
     samples = samples.sort_by([(name, "ascending") for name in ORDER])
-    return ReadBack(samples, part_of, frozenset().union(*lacking))
-
-
-def set_aside_damage(folder: Path, run_id: str, of: Sequence[str] = ("samples", "steps")) -> bool:
-    """Renames run.parquet and every file `of` these tables that is broken or of another run, and says so.
-
-    Returns whether run.parquet was one of them.
-    """
-    row_reason = _row_damage(folder / "run.parquet", run_id)
-    if row_reason:
-        set_aside(folder / "run.parquet", row_reason, "it is written anew")
-    for table in of:
-        _set_aside_no_folder(folder / table)
-        for part in parts(folder, table):
-            if reason := damage(part, table, run_id):
-                set_aside(part, reason, "its rows are redone")
-    return row_reason is not None
-
-
-def _set_aside_no_folder(place: Path) -> None:
-    if os.path.lexists(place) and not place.is_dir():
-        set_aside(place, "it is no folder", "its rows are redone")
+    return ReadBack(samples, part_of, frozenset().union(*lacking), row_reason is not None)
 
 
 def _row_damage(path: Path, run_id: str) -> str | None:

@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lopa_bench.records.integrity import keys_of, parts, tables
-from lopa_bench.records.reading import newest_parts, newest_rows
+from lopa_bench.records.reading import newest_rows
 from lopa_bench.records.repair import ReadBack
-from lopa_bench.records.schema import NOT_SCORED, schema, to_table
+from lopa_bench.records.schema import schema, to_table
 from lopa_bench.system.signals import held_back
 from lopa_bench.system.storage import whole_file, written
 
@@ -128,19 +128,6 @@ class RunStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.flush()
-
-
-def unscored_parts(folder: Path) -> list[str]:
-    """The parts that hold a decoded sample whose verdict is missing and whose row counts."""
-    newest = newest_parts(folder)
-    names = []
-    for name in sorted(set(newest.values())):
-        for group in tables(folder / "samples" / name, "samples", ("problem_id", "sample_index", "score_status")):
-            statuses = zip(keys_of(group), group["score_status"].to_pylist(), strict=True)
-            if any(status == NOT_SCORED and newest[key] == name for key, status in statuses):
-                names.append(name)
-                break
-    return names
 
 
 def _number(part: Path) -> int:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lopa_bench.plan.units import Unit
-from lopa_bench.records.integrity import Key, keys_of, without_steps
-from lopa_bench.records.reading import newest_parts, read_samples
 from lopa_bench.records.schema import ERROR_REASONS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-RESUME_COLUMNS = (
+
+RESUME_COLUMNS = (  # what a resumed run must know of its samples: no texts, which can be large
     "problem_id", "problem_index", "sample_index", "finish_reason", "correct", "content_tokens", "forwards", "total_s",
     "machine", "workers",
 )  # fmt: skip
@@ -33,18 +31,3 @@ def missing_units(units: Sequence[Unit], samples: pa.Table, redone: Sequence[str
         if reason not in redone
     }
     return [unit for unit in units if unit not in done]
-
-
-def rows_on_disk(folder: Path) -> pa.Table:
-    """What a resumed run must know of its samples: no texts, which can be large, and no sample without its steps."""
-    rows = read_samples(folder, RESUME_COLUMNS)
-    newest = newest_parts(folder)
-    lost = {(problem, index) for part, problem, index in without_steps(folder) if newest[problem, index] == part}
-    return but(rows, lost)
-
-
-def but(rows: pa.Table, lost: Collection[Key]) -> pa.Table:
-    """The rows of all other samples."""
-    import pyarrow as pa
-
-    return rows.filter(pa.array([key not in lost for key in keys_of(rows)], pa.bool_()))

@@ -20,12 +20,12 @@ from lopa_bench.plan.units import Unit
 from lopa_bench.records.claim import Claim
 from lopa_bench.records.integrity import Broken, shortfall
 from lopa_bench.records.reading import read_samples, read_steps
-from lopa_bench.records.repair import ReadBack, read_back, set_aside_damage
+from lopa_bench.records.repair import ReadBack, read_back
 from lopa_bench.records.runs import Run, as_run
-from lopa_bench.records.writing import RunStore, compact, unscored_parts
+from lopa_bench.records.writing import RunStore, compact
 from lopa_bench.run.decoding import Before, Decoding, warn_of_other_times, with_workers
 from lopa_bench.run.judging import judge_part
-from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, but, missing_units, rows_on_disk
+from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, missing_units
 from lopa_bench.run.workers.opening import Way, way_of
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config
@@ -76,15 +76,13 @@ def _carried_out(claimed: Claim, plan: Plan, way: Way) -> dict[str, Any]:
     from lopa_bench.engines.opening import dismiss
     from lopa_bench.run.rows import now
 
-    run_id = claimed.run_id
-    if set_aside_damage(claimed.folder, run_id):
-        claimed.row = None
-    rows = rows_on_disk(claimed.folder)
+    back = read_back(claimed.folder, claimed.run_id)
+    row = claimed.row = None if back.has_lost_row else claimed.row
+    rows, waiting = back.complete(RESUME_COLUMNS), back.unscored
     missing = missing_units(plan.units, rows)
-    waiting = unscored_parts(claimed.folder)
-    row = claimed.row
     if row and claimed.is_finished and not missing and not waiting and row["n"] == rows.num_rows:
-        return _finished_before(claimed, plan)
+        return _finished_before(claimed, plan, back.samples)
+    del back  # its texts can be large
     started = row["created"] if row else now()
     if row and not missing:  # it was ended behind the last decode
         dismiss(plan)
@@ -102,17 +100,17 @@ def _archived(claimed: Claim, plan: Plan) -> dict[str, Any]:
     assert claimed.row is not None
     if reason := shortfall(claimed.folder, claimed.row):
         raise StorageError(f"{claimed.folder} cannot be written, and it is damaged: {reason}")
-    return _finished_before(claimed, plan)
+    return _finished_before(claimed, plan, read_samples(claimed.folder))
 
 
-def _finished_before(claimed: Claim, plan: Plan) -> dict[str, Any]:
+def _finished_before(claimed: Claim, plan: Plan, samples: pa.Table) -> dict[str, Any]:
     """The row of a run that has all its samples; nothing is decoded and no model is loaded."""
     from lopa_bench.engines.opening import dismiss
 
     assert claimed.row is not None
     dismiss(plan)
     _say(f"finished at {claimed.row['finished']}: {claimed.folder}; resume=false runs it again")
-    return claimed.row | {"aggregates": _numbers(read_samples(claimed.folder), plan)}
+    return claimed.row | {"aggregates": _numbers(samples, plan)}
 
 
 def _numbers(samples: pa.Table, plan: Plan) -> dict[str, Any]:
@@ -195,7 +193,7 @@ class _Runner:
             self.store.flush()
             self._judge()
             back = read_back(self.folder, self.run_id)
-            units = missing_units(self.plan.units, but(back.samples.select(RESUME_COLUMNS), back.lacking), redone=())
+            units = missing_units(self.plan.units, back.complete(RESUME_COLUMNS), redone=())
             if not units:
                 return back
         raise StorageError(

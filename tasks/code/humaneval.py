@@ -99,9 +99,6 @@ class HumanEvalPlus(PlusTask, HumanEval):
     family = "humaneval"
     scorers = ("lopa_bench", "evalplus")
 
-    def job(self, problem: Problem, program: str) -> tuple[dict[str, Any], Limits]:
-        return PlusTask.job(self, problem, program)
-
     def names(self, problem: Problem) -> tuple[str, ...]:
         return HumanEval.names(self, problem)
 

@@ -130,9 +130,6 @@ class MbppPlus(PlusTask, Mbpp):
             return (problem.row["entry_point"],)
         return Mbpp.names(self, problem)
 
-    def job(self, problem: Problem, program: str) -> tuple[dict[str, Any], Limits]:
-        return PlusTask.job(self, problem, program)
-
     def load(self) -> tuple[list[Row], Source]:
         if resolve_source(self.config.source, self.embedded_model) == "embedded":
             rows, source = load_split(MBPP, "embedded", self.config.revision)
