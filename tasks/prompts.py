@@ -31,14 +31,76 @@ def completion_prompt(question: str, shots: Sequence[Shot], frame: str) -> Promp
     return Prompt("\n\n".join([*blocks, frame.replace(QUESTION, question)]))
 
 
-def chat_prompt(question: str, shots: Sequence[Shot], frame: str) -> Prompt:
+def chat_prompt(question: str, shots: Sequence[Shot], frame: str, shot_frame: str | None = None) -> Prompt:
     """Each shot as a user and an assistant turn (lm_eval's --apply_chat_template --fewshot_as_multiturn)."""
     messages = []
     for shot in shots:
-        messages.append({"role": "user", "content": frame.replace(QUESTION, shot.question)})
+        messages.append({"role": "user", "content": (shot_frame or frame).replace(QUESTION, shot.question)})
         messages.append({"role": "assistant", "content": shot.answer})
     messages.append({"role": "user", "content": frame.replace(QUESTION, question)})
     return Prompt(completion_prompt(question, shots, frame).text, tuple(messages))
+
+
+def turn_prompt(question: str, shots: Sequence[Shot], frame: str, system: str | None = None) -> Prompt:
+    """Shots and question in one user turn (lm_eval's --apply_chat_template alone), a system turn before it if told."""
+    prompt = completion_prompt(question, shots, frame)
+    turns = [{"role": "system", "content": system}] if system is not None else []
+    return Prompt(prompt.text, (*turns, {"role": "user", "content": prompt.text}))
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a publication or a harness puts a question.
+
+    `layout`: "text", plain text; "turn", all of it in one user turn; "turns", each shot as two turns. `shots`: its own
+    examples, None for drawn ones. `shot_frame`: that of the examples, if it is another one. `system`: a system turn.
+    """
+
+    frame: str
+    stop: tuple[str, ...]
+    layout: str = "text"
+    shots: tuple[Shot, ...] | None = None
+    shot_frame: str | None = None
+    system: str | None = None
+
+    def prompt(self, question: str, shots: Sequence[Shot]) -> Prompt:
+        if self.layout == "turn":
+            return turn_prompt(question, shots, self.frame, self.system)
+        if self.layout == "turns":
+            return chat_prompt(question, shots, self.frame, self.shot_frame)
+        return completion_prompt(question, shots, self.frame)
+
+    def number_of_shots(self, asked: int | None, name: str) -> int:
+        """Of a style with examples of its own. Raises TaskError for more than it has."""
+        most = len(self.shots or ())
+        if asked is not None and asked > most:
+            raise TaskError(f"task.shots={asked}: task.prompt_style={name} has {most} fixed examples")
+        return most if asked is None else asked
+
+
+# The ways to ask for a boxed answer in one turn (`{question}` is replaced, so braces stand as they are).
+BOXED = "{question}\nPlease reason step by step, and put your final answer within \\boxed{}."
+KLASS_SYSTEM = (
+    "Your task is to answer the question below. Give step by step reasoning before you answer, and when you're ready "
+    "to answer, please use the format 'The final answer is'."
+)
+# Diffulex writes the chat markup of SDAR and LLaDA2 out (diffulex_bench/tasks, github.com/SJTU-DENG-Lab/Diffulex, MIT).
+MBD_SDAR = "<|im_start|>user\n" + BOXED + "<|im_end|>\n<|im_start|>assistant\n"
+LLADA2_TURN = (
+    "<role>SYSTEM</role>detailed thinking off<|role_end|><role>HUMAN</role>{turn}<|role_end|><role>ASSISTANT</role>"
+)
+MBD_LLADA2 = LLADA2_TURN.replace("{turn}", "{question}\nLet's think step by step\n")
+
+
+def asked_without_examples(boxed_in_v2: str, v2_stop: tuple[str, ...]) -> dict[str, Style]:
+    """The zero-shot styles that GSM8K and MATH share; `boxed_in_v2` is how Fast-dLLM v2 rewrites lm_eval's prompt."""
+    return {
+        "boxed": Style(BOXED, (), "turn", ()),
+        "fast_dllm_v2": Style(boxed_in_v2, v2_stop, "turn", ()),
+        "klass": Style(QUESTION, (), "turn", (), system=KLASS_SYSTEM),
+        "mbd_sdar": Style(MBD_SDAR, ("<|im_end|>", "</s>"), "text", ()),
+        "mbd_llada2": Style(MBD_LLADA2, ("<|role_end|>", "</s>"), "text", ()),
+    }
 
 
 def keyed_draw(key: str, pool: Sequence[Shot], count: int, excluded: Container[str]) -> list[Shot]:

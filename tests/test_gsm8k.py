@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.gsm8k.lm_eval import COT_SHOTS
-from tasks.gsm8k.task import FRAME, FRAME_COT, Gsm8k
+from tasks.gsm8k.styles import FRAME, FRAME_COT
+from tasks.gsm8k.task import Gsm8k
 from tasks.prompts import Shot, completion_prompt, lm_eval_draw_number, lm_eval_draws, permutation
 from tasks.types import Prompt, TaskConfig, TaskError
 from tests.benchmark_files import GSM8K_TEST, GSM8K_TRAIN, golden_prompts

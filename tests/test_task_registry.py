@@ -42,7 +42,7 @@ def test_a_task_is_made_by_name(tmp_path: Path) -> None:
         ({"shots_style": "random"}, "task.shots_style='random' is unknown, allowed: keyed, lm_eval"),
         (
             {"prompt_style": "cat"},
-            "task.prompt_style='cat' is unknown, allowed: auto, chat, plain, lm_eval, lm_eval_cot",
+            "task.prompt_style='cat' is unknown, allowed: auto, chat, plain, lm_eval, lm_eval_turn, ",
         ),
         ({"scorer": "mine"}, "task.scorer='mine' is unknown, allowed: lopa_bench, lopa_bench_strict, lm_eval_strict"),
     ],

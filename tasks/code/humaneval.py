@@ -8,6 +8,7 @@ from typing import Any
 from tasks.code.extraction.extract import Extracted, extract, preamble
 from tasks.code.extraction.trees import bindings, parse
 from tasks.code.prompts import HUMANEVAL_STYLES, code_style, question
+from tasks.code.published import HUMANEVAL_TURNS, humaneval_turns
 from tasks.code.score import TEST_LIMITS, CodeTask
 from tasks.code.score_plus import PLUS_FIELDS, PlusTask
 from tasks.sandbox import Limits
@@ -52,6 +53,8 @@ class HumanEval(CodeTask):
             return question(text)
         if self.prompt_style in ("lm_eval", "lopa"):
             return Prompt(text)
+        if self.prompt_style in HUMANEVAL_TURNS:
+            return humaneval_turns(self.prompt_style, text)
         return code_style(self.prompt_style, text)
 
     def few_shot_ids(self, problem: Problem) -> tuple[str, ...]:

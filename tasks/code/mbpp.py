@@ -13,6 +13,7 @@ from tasks.code.extraction.extract import Extracted, extract
 from tasks.code.extraction.trees import bindings, parse
 from tasks.code.mbpp_shots import SHOTS
 from tasks.code.prompts import MBPP_STYLES, auto_style, code_style, lm_eval_mbpp, mbpp_docstring, mbpp_text, question
+from tasks.code.published import MBPP_TURNS, mbpp_turns, unquoted
 from tasks.code.score import TEST_LIMITS, CodeTask
 from tasks.code.score_plus import PLUS_FIELDS, PlusTask
 from tasks.sandbox import Limits
@@ -45,6 +46,7 @@ MBPP_PLUS = Split(
     hub=HubSet("evalplus/mbppplus", "test", 378, (None,), "b2d74c91837c3f2a20c1299ae98133cbe7cfa077"),
     originals={RELEASE_SHA256: 378, ORIGIN_SHA256: 378},
 )
+LM_EVAL_LAYOUTS = {"lm_eval": "text", "lm_eval_turn": "turn", "lopa": "turns"}
 ORIGIN_FILE = "MbppPlus-OriginFmt.jsonl.gz"
 
 
@@ -61,9 +63,11 @@ class Mbpp(CodeTask):
     def prompt(self, problem: Problem) -> Prompt:
         if self.prompt_style == "question":
             return question(mbpp_docstring(problem.row))
-        if self.prompt_style in ("lm_eval", "lopa"):
+        if self.prompt_style in LM_EVAL_LAYOUTS:
             text, tests = mbpp_text(problem.row), problem.row["test_list"]
-            return lm_eval_mbpp(text, tests, self.shots, chat=self.prompt_style == "lopa")
+            return lm_eval_mbpp(text, tests, self.shots, LM_EVAL_LAYOUTS[self.prompt_style])
+        if self.prompt_style in MBPP_TURNS:
+            return mbpp_turns(self.prompt_style, mbpp_text(problem.row), problem.row["test_list"], self.shots)
         return code_style(self.prompt_style, f'"""\n{mbpp_docstring(problem.row)}\n"""')
 
     def few_shot_ids(self, problem: Problem) -> tuple[str, ...]:
@@ -72,6 +76,8 @@ class Mbpp(CodeTask):
     def extract(self, problem: Problem, completion: str) -> Extracted:
         if self.scorer != "lopa_bench":
             return Extracted(completion, "raw" if completion.strip() else "empty")
+        if self.prompt_style == "opencompass":
+            completion = unquoted(completion)
         return extract(completion, self.names(problem), open_fence=self._open_fence)
 
     def names(self, problem: Problem) -> tuple[str, ...]:
@@ -136,7 +142,7 @@ class MbppPlus(PlusTask, Mbpp):
             return rows, replace(source, name=f"{source.name} with derived inputs")
         rows, source = load_split(MBPP_PLUS, self.config.source, self.config.revision)
         style = auto_style(source.kind) if self.config.prompt_style == "auto" else self.config.prompt_style
-        if style in ("lm_eval", "lopa") and any("test_list" not in row for row in rows):
+        if style in (*LM_EVAL_LAYOUTS, *MBPP_TURNS) and any("test_list" not in row for row in rows):
             rows = _with_origin_format(rows, user_path(self.config.source), style)
         return rows, source
 

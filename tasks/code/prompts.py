@@ -28,22 +28,33 @@ EVALPLUS_BASE_STOP = {
     "humaneval": ("\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert "),
     "mbpp": ('\n"""', "\nassert"),
 }
+LM_EVAL_HUMANEVAL_STOP = ("\nclass", "\ndef", "\n#", "\nif", "\nprint")
 
 MBPP_STYLES = {
     "question": Style(),
     "lm_eval": Style(("[DONE]",), shots=3),
+    "lm_eval_turn": Style(("[DONE]",), shots=3),
     "lopa": Style(("[DONE]",), shots=3),
     "diffucoder": Style(("```",), open_fence=True),
     "evalplus": Style((*EVALPLUS_STOP, "\n```\n"), open_fence=True),
     "evalplus_base": Style((*EVALPLUS_STOP, *EVALPLUS_BASE_STOP["mbpp"])),
+    "lm_eval_instruct": Style(shots=3, open_fence=True),
+    "opencompass": Style(shots=3),
+    "opencompass_fence": Style(),
+    "klass": Style(),
 }
 HUMANEVAL_STYLES = {
     "question": Style(),
-    "lm_eval": Style(("\nclass", "\ndef", "\n#", "\nif", "\nprint")),
+    "lm_eval": Style(LM_EVAL_HUMANEVAL_STOP),
     "lopa": Style(),  # its scripts take the stop strings away (escape_until=true)
     "diffucoder": Style(("```",), open_fence=True),
     "evalplus": Style((*EVALPLUS_STOP, "\n```\n"), open_fence=True),
     "evalplus_base": Style((*EVALPLUS_STOP, *EVALPLUS_BASE_STOP["humaneval"])),
+    "lm_eval_instruct": Style(LM_EVAL_HUMANEVAL_STOP, open_fence=True),
+    "opencompass": Style(),
+    "opencompass_read": Style(),
+    "klass": Style(),
+    "mbd_llada2": Style(("<|role_end|>", "</s>")),
 }
 
 LM_EVAL_MBPP = (
@@ -82,15 +93,19 @@ def code_style(style: str, code: str) -> Prompt:
     return Prompt(code + "\n", (user, {"role": "assistant", "content": EVALPLUS_ASSISTANT}))
 
 
-def lm_eval_mbpp(text: str, tests: Sequence[str], shots: int, chat: bool) -> Prompt:
-    """Examples and question as one text; with `chat` also as turns (--apply_chat_template --fewshot_as_multiturn)."""
+def lm_eval_mbpp(text: str, tests: Sequence[str], shots: int, layout: str) -> Prompt:
+    """Examples and question as one "text"; in one "turn" (--apply_chat_template) or as "turns" (and
+    --fewshot_as_multiturn).
+    """
     turns: list[dict[str, str]] = []
     for shot in SHOTS[:shots]:
         turns.append({"role": "user", "content": _mbpp_question(shot["text"], shot["test_list"])})
         turns.append({"role": "assistant", "content": shot["code"] + "\n[DONE]"})
     turns.append({"role": "user", "content": _mbpp_question(text, tests)})
     pairs = ["".join(turn["content"] for turn in turns[start : start + 2]) for start in range(0, len(turns), 2)]
-    return Prompt("\n\n".join(pairs), tuple(turns) if chat else None)
+    whole = "\n\n".join(pairs)
+    messages = {"text": None, "turn": ({"role": "user", "content": whole},), "turns": tuple(turns)}
+    return Prompt(whole, messages[layout])
 
 
 def _mbpp_question(text: str, tests: Sequence[str]) -> str:

@@ -9,8 +9,10 @@ from typing import Any
 
 from tasks.base import Task
 from tasks.gsm8k import lm_eval as lm_eval
+from tasks.gsm8k import opencompass
 from tasks.gsm8k.answers import flexible_answer, same_number, strict_answer
-from tasks.prompts import Shot, chat_prompt, completion_prompt, keyed_draw, lm_eval_draws
+from tasks.gsm8k.styles import COT_STYLES, FRAME, FRAME_EMBEDDED, FRAME_ZERO_SHOT, STYLES
+from tasks.prompts import Shot, chat_prompt, keyed_draw, lm_eval_draws
 from tasks.sources.fields import TEXT
 from tasks.sources.files import READERS, Row
 from tasks.sources.load import load_file, load_split, resolve_source, user_path
@@ -36,15 +38,8 @@ TRAIN = Split(
     embedded_title="embedded word problems (GSM8K format), train",
 )
 
-FRAME = "Question: {question}\nAnswer:"
-FRAME_COT = "Q: {question}\nA:"
-# A chat model without examples cannot know the format; the embedded models have learned it.
-FRAME_ZERO_SHOT = '{question}\n\nReason step by step. End with a last line of the form "#### <number>".'
-FRAME_EMBEDDED = "{question}"
 LOPA_SHOTS = 4  # what the LoPA article's scripts take
-
-STOP = ("\n\nQuestion:", "</s>", "<|im_end|>")
-SCORERS = ("lopa_bench", "lopa_bench_strict", "lm_eval_strict", "lm_eval_flexible")
+SCORERS = ("lopa_bench", "lopa_bench_strict", "lm_eval_strict", "lm_eval_flexible", "opencompass")
 
 
 class Gsm8k(Task):
@@ -52,13 +47,13 @@ class Gsm8k(Task):
 
     split = TEST
     shots_styles = ("keyed", "lm_eval")
-    prompt_styles = ("auto", "chat", "plain", "lm_eval", "lm_eval_cot")
+    prompt_styles = ("auto", *STYLES)
     scorers = SCORERS
     most_shots = None
 
     def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
         super().__init__(config, embedded_default)
-        self.stop = {"lm_eval": lm_eval.STOP, "lm_eval_cot": lm_eval.STOP_COT}.get(self.prompt_style, STOP)
+        self.stop = STYLES[self.prompt_style].stop
         self._shots: Mapping[str, Sequence[Shot]] = self._draw_shots()
 
     def problem(self, number: int, row: Row) -> Problem:
@@ -73,15 +68,14 @@ class Gsm8k(Task):
         shots = self._shots[problem.id]
         if self.prompt_style == "chat":
             return chat_prompt(problem.question, shots, self._chat_frame())
-        frame = FRAME_COT if self.prompt_style == "lm_eval_cot" else FRAME
-        return completion_prompt(problem.question, shots, frame)
+        return STYLES[self.prompt_style].prompt(problem.question, shots)
 
     def few_shot_ids(self, problem: Problem) -> tuple[str, ...]:
         return tuple(shot.id for shot in self._shots[problem.id])
 
     def score(self, problem: Problem, completion: str) -> Score:
         values = {"strict": strict_answer(completion), "flexible": flexible_answer(completion)}
-        cot = self.prompt_style == "lm_eval_cot"
+        cot = self.prompt_style in COT_STYLES
         lm_values = {"strict": lm_eval.strict(completion, cot), "flexible": lm_eval.flexible(completion)}
         details: dict[str, Any] = {}
         for kind, value in values.items():
@@ -91,6 +85,9 @@ class Gsm8k(Task):
         for kind, lm_value in lm_values.items():
             details[f"lm_eval_{kind}"] = lm_value
             details[f"lm_eval_{kind}_correct"] = lm_eval.exact_match(lm_value, problem.row["answer"])
+        if self.scorer == "opencompass":
+            details["opencompass"] = number = opencompass.last_number(completion)
+            details["opencompass_correct"] = opencompass.is_equal(number, problem.row["answer"])
         key = {"lopa_bench": "flexible", "lopa_bench_strict": "strict"}.get(self.scorer, self.scorer)
         extracted = None if details[key] == lm_eval.INVALID else details[key]
         status = "none" if extracted is None else "ok"
@@ -102,23 +99,21 @@ class Gsm8k(Task):
         return FRAME_EMBEDDED if self.source.kind == "embedded" else FRAME_ZERO_SHOT
 
     def number_of_shots(self, asked: int | None) -> int:
-        if self.prompt_style == "lm_eval_cot":
-            most = len(lm_eval.COT_SHOTS)
-            if asked is not None and asked > most:
-                raise TaskError(f"task.shots={asked}: task.prompt_style=lm_eval_cot has {most} fixed examples")
-            return most if asked is None else asked
+        style = STYLES[self.prompt_style]
+        if style.shots is not None:
+            return style.number_of_shots(asked, self.prompt_style)
         if asked is None:
             # The embedded models know no examples in the prompt, whatever the source.
             return 0 if self.source.kind == "embedded" or self.embedded_model else LOPA_SHOTS
         return asked
 
     def _draw_shots(self) -> dict[str, Sequence[Shot]]:
-        style = self.config.shots_style
-        if style != "keyed" and (self.shots == 0 or self.prompt_style == "lm_eval_cot"):
+        style, fixed = self.config.shots_style, STYLES[self.prompt_style].shots
+        if style != "keyed" and (self.shots == 0 or fixed is not None):
             examples = "no examples" if self.shots == 0 else "fixed examples"
             raise TaskError(f"task.shots_style={style} has no meaning with {examples}; allowed here: keyed")
-        if self.prompt_style == "lm_eval_cot":
-            return {problem.id: lm_eval.COT_SHOTS[: self.shots] for problem in self.problems}
+        if fixed is not None:
+            return {problem.id: fixed[: self.shots] for problem in self.problems}
         if self.shots == 0:
             return {problem.id: () for problem in self.problems}
         pool = _train_pool(self.config, self.embedded_model, self.shots)

@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from tasks.base import Task
+from tasks.math import opencompass
 from tasks.math.answers import final_answer, same_text, solution_answer
 from tasks.math.forms import LONGEST
 from tasks.math.golds import LIBRARIES, unequal_golds
 from tasks.math.grader import Comparison, GraderPool
 from tasks.math.shots import MINERVA_SHOTS
-from tasks.prompts import chat_prompt, completion_prompt
+from tasks.prompts import Style, asked_without_examples, chat_prompt
 from tasks.sources.fields import ID, TEXT, TEXT_OR_BLANK
 from tasks.sources.files import Row
 from tasks.sources.split import HubSet, Split
@@ -48,15 +49,27 @@ MATH500 = Split(
 
 FRAME = "Problem:\n{question}\n\nSolution:"
 FRAME_ZERO_SHOT = "{question}\n\nReason step by step, and put your final answer within \\boxed{}."
+# Fast-dLLM v2 puts this in place of lm_eval's "Solution:", with braces that stand twice (v2/eval.py).
+FRAME_V2 = "Problem:\n{question}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 STOP = ("\n\nProblem:", "</s>", "<|im_end|>")
 LM_EVAL_STOP = ("Problem:",)
+
+STYLES = {
+    "chat": Style(FRAME, STOP, "turns", MINERVA_SHOTS),
+    "plain": Style(FRAME, STOP, "text", MINERVA_SHOTS),
+    "lm_eval": Style(FRAME, LM_EVAL_STOP, "text", MINERVA_SHOTS),
+    "lm_eval_turn": Style(FRAME, LM_EVAL_STOP, "turn", MINERVA_SHOTS),
+    "lm_eval_turns": Style(FRAME, LM_EVAL_STOP, "turns", MINERVA_SHOTS),
+    "opencompass": Style(opencompass.FRAME, (), "turns", opencompass.SHOTS, opencompass.FRAME_SHOT),
+    **asked_without_examples(FRAME_V2, LM_EVAL_STOP),
+}
 
 
 class Math(Task):
     """`problems` hold the subjects in proportion from the first one on, so that a limit is a fair sample of MATH."""
 
     split = MATH
-    prompt_styles = ("auto", "chat", "plain", "lm_eval")
+    prompt_styles = ("auto", *STYLES)
     scorers = ("math_verify",)
     most_shots = len(MINERVA_SHOTS)
     id_field = "unique_id"
@@ -64,12 +77,12 @@ class Math(Task):
 
     def __init__(self, config: TaskConfig, embedded_default: bool) -> None:
         super().__init__(config, embedded_default)
-        self.stop = LM_EVAL_STOP if self.prompt_style == "lm_eval" else STOP
+        self.stop = STYLES[self.prompt_style].stop
         self._graders = GraderPool()
         self._check_golds()
 
     def number_of_shots(self, asked: int | None) -> int:
-        return len(MINERVA_SHOTS) if asked is None else asked
+        return STYLES[self.prompt_style].number_of_shots(asked, self.prompt_style)
 
     def problem(self, number: int, row: Row) -> Problem:
         gold = row.get("answer") or solution_answer(row["solution"])
@@ -85,10 +98,10 @@ class Math(Task):
         return ordered
 
     def prompt(self, problem: Problem) -> Prompt:
-        shots = MINERVA_SHOTS[: self.shots]
-        if self.prompt_style == "chat":
-            return chat_prompt(problem.question, shots, FRAME if shots else FRAME_ZERO_SHOT)
-        return completion_prompt(problem.question, shots, FRAME)
+        if self.prompt_style == "chat" and not self.shots:
+            return chat_prompt(problem.question, (), FRAME_ZERO_SHOT)
+        style = STYLES[self.prompt_style]
+        return style.prompt(problem.question, (style.shots or ())[: self.shots])
 
     def score(self, problem: Problem, completion: str) -> Score:
         return self.score_all([(problem, completion)])[0]
