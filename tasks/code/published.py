@@ -41,8 +41,6 @@ MBPP_TURNS = {
     "Your code should pass these tests:\n\n{tests}\n[BEGIN]",
 }
 MBPP_BEGINS = "\n```python\n"
-# The spaces at the ends of the examples' lines, as OpenCompass has them: behind the text, and behind each test.
-OPENCOMPASS_SPACES = (("\n", " \n", " \n"), (" \n", "\n", "\n"), ("\n", "\n", " \n"))
 
 
 def humaneval_turns(style: str, code: str) -> Prompt:
@@ -81,10 +79,13 @@ def _lm_eval_instruct(text: str, tests: Sequence[str], shots: int) -> Prompt:
 
 
 def _opencompass(text: str, tests: Sequence[str], shots: int) -> Prompt:
-    """Its examples have their programs in quotes; spaces stand where they stand there."""
+    """Its examples have their programs in quotes, and a space behind each test but the first of all."""
     messages = []
-    for shot, spaces in zip(SHOTS[:shots], OPENCOMPASS_SPACES):
-        listed = "".join(test.rstrip() + end for test, end in zip(shot["test_list"], spaces))
+    for shot in SHOTS[:shots]:
+        lines = [test.rstrip() + " \n" for test in shot["test_list"]]
+        if shot is SHOTS[0]:
+            lines[0] = lines[0].replace(" \n", "\n")
+        listed = "".join(lines)
         turn = MBPP_TURNS["opencompass"].replace("{tests}  \n", listed).replace(TEXT, shot["text"])
         messages += [_user(turn), _assistant(f"[BEGIN]\n '{shot['code'].rstrip()}' \n[DONE] \n\n ")]
     turn = MBPP_TURNS["opencompass"].replace(TESTS, "\n".join(tests)).replace(TEXT, text)

@@ -39,6 +39,9 @@ TRAIN = Split(
 )
 
 LOPA_SHOTS = 4  # what the LoPA article's scripts take
+# The draws that one lm_eval process makes for a problem, of which it takes the last: with --apply_chat_template alone
+# it draws for turns first, and then again for the one turn.
+LM_EVAL_DRAWS = {"lm_eval": 1, "lm_eval_twice": 2}
 SCORERS = ("lopa_bench", "lopa_bench_strict", "lm_eval_strict", "lm_eval_flexible", "opencompass")
 
 
@@ -46,7 +49,7 @@ class Gsm8k(Task):
     """`problems` are the first `limit` rows of the source, in its order."""
 
     split = TEST
-    shots_styles = ("keyed", "lm_eval")
+    shots_styles = ("keyed", *LM_EVAL_DRAWS)
     prompt_styles = ("auto", *STYLES)
     scorers = SCORERS
     most_shots = None
@@ -117,8 +120,9 @@ class Gsm8k(Task):
         if self.shots == 0:
             return {problem.id: () for problem in self.problems}
         pool = _train_pool(self.config, self.embedded_model, self.shots)
-        if style == "lm_eval":
-            draws = islice(lm_eval_draws(len(pool), self.shots), len(self.problems))
+        if style in LM_EVAL_DRAWS:
+            each = LM_EVAL_DRAWS[style]
+            draws = islice(lm_eval_draws(len(pool), self.shots), each - 1, each * len(self.problems), each)
             return {p.id: [pool[i] for i in draw] for p, draw in zip(self.problems, draws, strict=True)}
         asked = {problem.question for problem in self.in_source}
         return {p.id: keyed_draw(p.question, pool, self.shots, asked) for p in self.problems}
