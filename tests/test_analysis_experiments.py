@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from omegaconf import OmegaConf
 from analysis.figures.ablations import ABLATIONS
 from analysis.figures.registry import FIGURES
 from analysis.study import Study
-from analysis.tables import published
+from analysis.tables import protocols, published
 from decoders import resolve_settings
 from decoders.config import ScoreConfig, settings
 from lopa_bench.entry import prepare
@@ -49,6 +50,18 @@ def composed(name: str) -> tuple[Config, dict[str, Any]]:
     assert isinstance(config, Config)
     validate(config)
     return config, settings(resolve_settings(config.decoder))
+
+
+@pytest.mark.parametrize("name", protocols.NAMES)
+def test_the_settings_that_a_table_compares_are_those_that_hydra_composes(name: str) -> None:
+    config, decoder = composed(f"protocol/{name}")
+    one = protocols.pack(name)
+    assert settings(one.decoder) == decoder
+    for ours, theirs, names in (
+        (one.model, asdict(config.model), protocols.OF_THE_MODEL),
+        (one.task, asdict(config.task), protocols.OF_THE_TASK),
+    ):
+        assert {key: ours.get(key, protocols.UNSET.get(key)) for key in names} == {key: theirs[key] for key in names}
 
 
 @pytest.mark.parametrize("name", FILES)
