@@ -57,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
         table = commands.add_parser(name, help=f"{name[:-1]} {name[-1]} of the article, as Markdown and as files")
         table.set_defaults(act=_table)
         _add_outputs(table)
+    protocols = commands.add_parser("protocols", help="published protocols beside the runs that have their settings")
+    protocols.set_defaults(act=_protocols)
+    _add_outputs(protocols)
     for plot in FIGURES.values():
         figure = commands.add_parser(plot.name, help=f"figure: {plot.title}")
         figure.set_defaults(act=_arena if plot.name == "arena" else _figure)
@@ -136,6 +139,17 @@ def _table(options: argparse.Namespace) -> None:
     table = TABLES[options.command](Study.finished(options.outputs))
     print(to_markdown(table))
     for path in write_table(table, _target(options) / "tables"):
+        print(path)
+
+
+def _protocols(options: argparse.Namespace) -> None:
+    from analysis.study import Study
+    from analysis.tables.protocols import protocol_table
+    from analysis.tables.render import to_markdown, write_table
+
+    table = protocol_table(Study.finished(options.outputs))
+    print(to_markdown(table))
+    for path in write_table(table, _target(options) / "tables", ("csv", "md")):
         print(path)
 
 

@@ -27,6 +27,7 @@ from analysis.study import Study
 from analysis.tables.article import TABLES
 from analysis.tables.lists import aup_points_table, aup_table, comparison_table, run_table
 from analysis.tables.model import Table
+from analysis.tables.protocols import protocol_table
 from analysis.tables.published import notes
 from analysis.tables.render import to_html, write_table
 from analysis.text import html
@@ -52,6 +53,11 @@ def write_report(study: Study, folder: Path, made: Made | None = None, replays: 
         ("figures", "Figures", _figures(study, folder)),
         ("comparisons", "Comparisons", _comparisons(study, board, folder)),
         ("tables", "Tables of the article", _tables(study, folder)),
+        (
+            "protocols",
+            "Published protocols",
+            _folded("Beside the runs that have their settings", _list(protocol_table(study), folder)),
+        ),
         (
             "runs",
             "Every run that was found",

@@ -76,6 +76,7 @@ def test_a_run_that_is_older_than_a_setting_had_its_default(tmp_path: Path) -> N
     [
         {"decoder": {"temperature": 0.2}},
         {"decoder": {"tau_conf": 0.95}},
+        {"decoder": {"tau_conf": "GONE"}},
         {"decoder": {"cache": "dual"}},
         {"decoder": {"gen_length": 512}},
         {"decoder": {"logits_eos_inf": True}},
