@@ -143,8 +143,8 @@ def _table(options: argparse.Namespace) -> None:
 
 
 def _protocols(options: argparse.Namespace) -> None:
+    from analysis.protocols.table import protocol_table
     from analysis.study import Study
-    from analysis.tables.protocols import protocol_table
     from analysis.tables.render import to_markdown, write_table
 
     table = protocol_table(Study.finished(options.outputs))

@@ -19,6 +19,7 @@ from analysis.page.leaderboard import Leaderboard, leaderboard_table
 from analysis.page.samples import REPLAYS, write_samples
 from analysis.page.sentence import sentence
 from analysis.page.svg import Palette
+from analysis.protocols.table import protocol_table
 from analysis.replay.page import fragment
 from analysis.replay.page import page as replay_page
 from analysis.replay.select import pair, telling_sample
@@ -27,7 +28,6 @@ from analysis.study import Study
 from analysis.tables.article import TABLES
 from analysis.tables.lists import aup_points_table, aup_table, comparison_table, run_table
 from analysis.tables.model import Table
-from analysis.tables.protocols import protocol_table
 from analysis.tables.published import notes
 from analysis.tables.render import to_html, write_table
 from analysis.text import html

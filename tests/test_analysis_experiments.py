@@ -17,8 +17,9 @@ from omegaconf import OmegaConf
 
 from analysis.figures.ablations import ABLATIONS
 from analysis.figures.registry import FIGURES
+from analysis.protocols import packs
 from analysis.study import Study
-from analysis.tables import protocols, published
+from analysis.tables import published
 from decoders import resolve_settings
 from decoders.config import ScoreConfig, settings
 from lopa_bench.entry import prepare
@@ -52,16 +53,16 @@ def composed(name: str) -> tuple[Config, dict[str, Any]]:
     return config, settings(resolve_settings(config.decoder))
 
 
-@pytest.mark.parametrize("name", protocols.NAMES)
+@pytest.mark.parametrize("name", packs.NAMES)
 def test_the_settings_that_a_table_compares_are_those_that_hydra_composes(name: str) -> None:
     config, decoder = composed(f"protocol/{name}")
-    one = protocols.pack(name)
+    one = packs.pack(name)
     assert settings(one.decoder) == decoder
     for ours, theirs, names in (
-        (one.model, asdict(config.model), protocols.OF_THE_MODEL),
-        (one.task, asdict(config.task), protocols.OF_THE_TASK),
+        (one.model, asdict(config.model), packs.OF_THE_MODEL),
+        (one.task, asdict(config.task), packs.OF_THE_TASK),
     ):
-        assert {key: ours.get(key, protocols.UNSET.get(key)) for key in names} == {key: theirs[key] for key in names}
+        assert {key: ours.get(key, packs.UNSET.get(key)) for key in names} == {key: theirs[key] for key in names}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from analysis.protocols.packs import NAMES, pack
+from analysis.protocols.table import FILE, protocol_table
 from analysis.study import Study
-from analysis.tables.protocols import FILE, NAMES, pack, protocol_table
 from analysis.tables.published import rows
 from lopa_bench.settings.model import ModelSettings
 from tasks.types import TaskConfig

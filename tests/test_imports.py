@@ -43,7 +43,10 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         ("tasks.gsm8k", "tasks.math"),
         ("tasks.base", "tasks.prompts", "tasks.remembered", "tasks.segments", "tasks.sources", "tasks.types"),
     ),
-    "tasks.code": ("tasks.base", "tasks.remembered", "tasks.sandbox", "tasks.segments", "tasks.sources", "tasks.types"),
+    "tasks.code": (
+        *("tasks.base", "tasks.prompts", "tasks.remembered", "tasks.sandbox", "tasks.segments", "tasks.sources"),
+        "tasks.types",
+    ),
     "tasks.requests": ("tasks.base", "tasks.sources", "tasks.types"),
     "tasks.own": ("tasks.base", "tasks.sources", "tasks.types"),
     "tasks.verdicts": ("tasks.base", "tasks.types"),
@@ -96,6 +99,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         ),
         *("lopa_bench.system.environment", "tasks"),
     ),
+    "analysis.protocols": ("analysis", "conf", "decoders", "lopa_bench.console.numbers", "lopa_bench.records"),
     "conf": (),
 }
 

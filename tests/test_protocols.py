@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analysis.tables.protocols import NAMES, Pack, pack
+from analysis.protocols.packs import NAMES, Pack, pack
 from decoders import DecoderConfig, Vocabulary, decode, make_decoder
 from tasks.base import Task
 from tasks.code.mbpp import Mbpp

@@ -1,88 +1,20 @@
-"""Published protocols (conf/experiment/protocol) beside the runs that were made with their settings.
-
-A pack's settings are read from its file and those of the choices that it names, and compared one by one with the
-settings that a run recorded: what a run is called, and how it was started, is not asked.
-"""
+"""Published values of protocols beside the runs that were made with their settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-import conf
 from analysis.labels import model_of, source_of
+from analysis.protocols.packs import pack
 from analysis.study import Study, best
 from analysis.tables.model import Head, Table
 from analysis.tables.published import Row, number, rows
 from analysis.text import plain, typeset
-from decoders import DecoderConfig, ScoreConfig, resolve_settings
 from lopa_bench.console.numbers import UNKNOWN, fixed, signed
 from lopa_bench.records.runs import Run
 
-CONF = Path(conf.__file__).parent
-FOLDER = CONF / "experiment" / "protocol"
-NAMES = tuple(sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")))
 FILE = "protocols"  # analysis/published/protocols.csv
-
-OF_THE_MODEL = ("path", "lora", "add_bos", "end_ids")
-OF_THE_TASK = ("name", "prompt_style", "shots", "shots_style", "scorer", "target")
-UNSET: Mapping[str, Any] = {"add_bos": False, "shots_style": "keyed"}  # what a file that is silent means; else None
 QUANTITIES = {"score": ("score (%)", "accuracy", 100.0), "tpf": ("TPF", "tpf", 1.0), "tps": ("TPS", "tps", 1.0)}
-
-
-@dataclass(frozen=True)
-class Pack:
-    """The settings that a pack comes to; those of the decoder are resolved."""
-
-    name: str
-    decoder: DecoderConfig
-    model: Mapping[str, Any]
-    task: Mapping[str, Any]
-
-    def fits(self, run: Run) -> bool:
-        """Whether a run was made with these settings, on a benchmark's own problems and the weights that it names."""
-        if run.source_kind == "embedded" or run.toy or run.is_server:
-            return False
-        theirs = run.config.get("decoder") or {}
-        usual = asdict(DecoderConfig())  # of a run that is older than a setting
-        same = all(theirs.get(name, usual[name]) == value for name, value in asdict(self.decoder).items())
-        return (
-            same
-            and _same(self.model, run.config.get("model") or {}, OF_THE_MODEL)
-            and _same(self.task, run.config.get("task") or {}, OF_THE_TASK)
-        )
-
-
-def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any], names: tuple[str, ...]) -> bool:
-    return all(ours.get(name, UNSET.get(name)) == theirs.get(name, UNSET.get(name)) for name in names)
-
-
-@lru_cache
-def pack(name: str) -> Pack:
-    """The pack at conf/experiment/protocol/<name>.yaml."""
-    told = _read(FOLDER / f"{name}.yaml")
-    chosen = {group.removeprefix("override /"): choice for part in told["defaults"] for group, choice in part.items()}
-    model = _choice("model", chosen) | told.get("model", {})
-    decoder = _choice("decoder", chosen) | told["decoder"]
-    of_model = {f"${{model.{key}}}": model.get(key) for key in ("gen_length", "block_size", "attention", "grid")}
-    settings = {key: of_model.get(value, value) if isinstance(value, str) else value for key, value in decoder.items()}
-    settings |= {"score": ScoreConfig(**settings.get("score", {}))}
-    return Pack(
-        name, resolve_settings(DecoderConfig(**settings)), model, _choice("task", chosen) | told.get("task", {})
-    )
-
-
-def _choice(group: str, chosen: Mapping[str, str]) -> dict[str, Any]:
-    return _read(CONF / group / f"{chosen[group]}.yaml")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def protocol_table(study: Study) -> Table:

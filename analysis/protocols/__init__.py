@@ -1,0 +1,1 @@
+"""Published protocols beside the runs that have their settings."""
