@@ -133,20 +133,10 @@ def permutation(size: int, rng: random.Random) -> Iterator[int]:
 def lm_eval_draws(train_rows: int, count: int) -> Iterator[list[int]]:
     """The train rows that one lm_eval 0.4.8 process draws for its first, second, ... problem.
 
-    All draws come from one generator, so they depend on how many problems the process had before; see
-    `lm_eval_draw_number` (source: lm_eval/api/samplers.py, ContextSampler.sample).
+    All draws come from one generator (source: lm_eval/api/samplers.py, ContextSampler.sample), so they depend on how
+    many problems the process had before: of `world` processes each starts a generator anew and takes every world-th row
+    (lm_eval/api/task.py, doc_iterator), so that rank 1 of 8 gives row 1 the examples that a single process gives row 0.
     """
     rng = random.Random(LM_EVAL_FEWSHOT_SEED)
     while True:
         yield rng.sample(range(train_rows), count)
-
-
-def lm_eval_draw_number(row: int, rank: int = 0, world: int = 1) -> int:
-    """How many draws lm_eval made before it came to `row`: process `rank` of `world` takes rows rank, rank + world, ...
-
-    (Source: lm_eval/api/task.py, doc_iterator.) Every process starts its generator anew, so rank 1 of 8 gives row 1
-    the examples that a single process gives to row 0.
-    """
-    if row % world != rank:
-        raise TaskError(f"row {row} belongs to rank {row % world} of {world}, not to rank {rank}")
-    return row // world

@@ -10,7 +10,7 @@ import pytest
 from tasks.gsm8k.lm_eval import COT_SHOTS
 from tasks.gsm8k.styles import FRAME, FRAME_COT
 from tasks.gsm8k.task import Gsm8k
-from tasks.prompts import Shot, completion_prompt, lm_eval_draw_number, lm_eval_draws, permutation
+from tasks.prompts import Shot, completion_prompt, lm_eval_draws, permutation
 from tasks.types import Prompt, TaskConfig, TaskError
 from tests.benchmark_files import GSM8K_TEST, GSM8K_TRAIN, golden_prompts
 
@@ -170,9 +170,6 @@ def test_lm_eval_draws_depend_on_the_number_of_processes() -> None:
     draws = list(islice(lm_eval_draws(7473, 4), 3))
     assert draws == [[6374, 3610, 957, 61], [742, 7462, 6610, 4769], [286, 5501, 5677, 687]]
     assert next(lm_eval_draws(7473, 5)) == [6374, 3610, 957, 61, 742]
-    assert lm_eval_draw_number(row=1, rank=1, world=8) == 0
-    with pytest.raises(TaskError, match="row 2 belongs to rank 2 of 8, not to rank 1"):
-        lm_eval_draw_number(row=2, rank=1, world=8)
 
 
 @pytest.mark.data
@@ -195,7 +192,7 @@ def test_lm_eval_prompt_of_rank_1_of_8_is_equal_byte_for_byte(shots: int) -> Non
     (entry,) = golden_prompts(f"gsm8k-k{shots}-rank1of8")
     problem = _task(GSM8K_TEST, shots=0).problems[entry["doc_id"]]
     train = [json.loads(line) for line in GSM8K_TRAIN.read_text().splitlines()]
-    number = lm_eval_draw_number(entry["doc_id"], rank=1, world=8)
+    number = entry["doc_id"] // 8  # draws that rank 1 of 8 made before
     draw = next(islice(lm_eval_draws(len(train), shots), number, None))
     examples = [Shot(str(i), train[i]["question"], train[i]["answer"]) for i in draw]
     assert completion_prompt(problem.question, examples, FRAME).text == entry["prompt"]

@@ -22,7 +22,7 @@ from lopa_bench.models.mini.training.export import export
 from lopa_bench.models.mini.training.learner import Learner, batch_loss, initialise
 from lopa_bench.models.mini.training.muon import orthogonalise
 from lopa_bench.models.mini.training.noising import NoiseConfig, causal_batch, diffusion_batch
-from lopa_bench.models.mini.training.train import STAGES, Run
+from lopa_bench.models.mini.training.train import STAGES, Training
 from lopa_bench.models.network.transformer import Transformer
 
 
@@ -151,7 +151,7 @@ def test_the_causal_share_falls_to_its_floor() -> None:
 
 
 def test_a_run_reports_without_losses(capsys: pytest.CaptureFixture[str]) -> None:
-    Run("dream", Path("out"), 0, 1000, 1.0).report(0)
+    Training("dream", Path("out"), 0, 1000, 1.0).report(0)
     assert "tokens 0" in capsys.readouterr().out
 
 

@@ -66,7 +66,7 @@ STAGES = (
 
 
 @dataclass
-class Run:
+class Training:
     """What a training run is asked for, and how far it is."""
 
     kind: str
@@ -90,7 +90,7 @@ class Run:
         )
 
 
-def train(run: Run, compiled: bool) -> None:
+def train(run: Training, compiled: bool) -> None:
     """Trains the tokenizer, then the model through all stages."""
     rng = np.random.default_rng(run.seed)
     exclude = embedded_questions()
@@ -108,7 +108,7 @@ def train(run: Run, compiled: bool) -> None:
 
 
 def train_stage(
-    run: Run, stage: Stage, learner: Learner, batcher: Batcher, tokens: int, tokenizer: Tokenizer,
+    run: Training, stage: Stage, learner: Learner, batcher: Batcher, tokens: int, tokenizer: Tokenizer,
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
     start = run.done
@@ -130,7 +130,7 @@ def draw_batch(kind: str, stage: Stage, progress: float, batcher: Batcher, rng: 
     return diffusion_batch(rows, stage.noise, rng)
 
 
-def save(run: Run, learner: Learner, tokenizer: Tokenizer) -> None:
+def save(run: Training, learner: Learner, tokenizer: Tokenizer) -> None:
     """Writes the moving average; an interrupted run leaves its last one."""
     export(learner.average, tokenizer, run.kind, run.out)
     run.saved = time.monotonic()
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=False, help="needs a C compiler")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    run = Run(args.kind, args.out, args.seed, args.tokens, args.save_minutes)
+    run = Training(args.kind, args.out, args.seed, args.tokens, args.save_minutes)
     train(run, args.compile)
 
 
