@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,3 +100,12 @@ def test_a_run_that_is_older_than_a_setting_had_its_default(tmp_path: Path) -> N
 def test_another_setting_problems_or_weights_are_not_the_protocol(changes: dict[str, Any], tmp_path: Path) -> None:
     made(tmp_path, **changes)
     assert matched(tmp_path) == []
+
+
+def test_a_protocol_on_a_part_of_a_set_is_compared_by_it() -> None:
+    one = pack("sdar/mbpp")
+    theirs = {"decoder": asdict(one.decoder), "model": dict(one.model), "task": dict(one.task)}
+    run = SimpleNamespace(source_kind="file", toy=False, is_server=False, config=theirs)
+    assert one.fits(run)  # type: ignore[arg-type]
+    theirs["task"]["rows"] = None
+    assert not one.fits(run)  # type: ignore[arg-type]

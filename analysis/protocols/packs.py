@@ -36,6 +36,11 @@ class Pack:
     model: Mapping[str, Any]
     task: Mapping[str, Any]
 
+    @property
+    def _split(self) -> tuple[str, ...]:
+        """A protocol on a part of a set is compared by it; on a whole set, a run on fewer problems says its n."""
+        return ("rows",) if self.task.get("rows") else ()
+
     def fits(self, run: Run) -> bool:
         """Whether a run was made with these settings, on a benchmark's own problems and the weights that it names."""
         if run.source_kind == "embedded" or run.toy or run.is_server:
@@ -46,7 +51,7 @@ class Pack:
         return (
             same
             and _same(self.model, run.config.get("model") or {}, OF_THE_MODEL)
-            and _same(self.task, run.config.get("task") or {}, OF_THE_TASK)
+            and _same(self.task, run.config.get("task") or {}, (*OF_THE_TASK, *self._split))
         )
 
 
