@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Exit status: 0 done, 2 a run or a name that is not there."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     options = _parser().parse_args(words)
+    options.words = words
     try:
         options.act(options)
     except ERRORS as error:
@@ -46,6 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from analysis.figures.registry import FIGURES
+    from analysis.page.samples import REPLAYS
     from analysis.tables.article import TABLES
 
     parser = _Parser(prog="python -m analysis", description=__doc__)
@@ -53,6 +56,10 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="everything, as OUTPUTS/report/index.html with all files beside it")
     report.set_defaults(act=_report)
     _add_outputs(report)
+    report.add_argument("--url", type=_url, help="where the page will stand; links to it then have a picture")
+    report.add_argument(
+        "--replays", type=_count, default=REPLAYS, metavar="N", help="samples that get a replay, %(default)s"
+    )
     for name in TABLES:
         table = commands.add_parser(name, help=f"{name[:-1]} {name[-1]} of the article, as Markdown and as files")
         table.set_defaults(act=_table)
@@ -113,6 +120,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _url(text: str) -> str:
+    if not text.startswith(("https://", "http://")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: an address that begins with https://")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number from 0")
+    return int(text)
+
+
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "outputs", nargs="?", type=Path, default=Path("outputs"), help="folder that runs were written to"
@@ -125,10 +144,13 @@ def _target(options: argparse.Namespace) -> Path:
 
 
 def _report(options: argparse.Namespace) -> None:
+    from analysis.page.about import Made
     from analysis.report import write_report
     from analysis.study import Study
 
-    print(write_report(Study.finished(options.outputs), _target(options)))
+    typed = shlex.join(["python", "-m", "analysis", *options.words])
+    made = Made(command=typed, url=options.url or "")
+    print(write_report(Study.finished(options.outputs), _target(options), made, options.replays))
 
 
 def _table(options: argparse.Namespace) -> None:
@@ -164,7 +186,7 @@ def _figure(options: argparse.Namespace) -> None:
         raise ValueError(f"no run under {options.outputs} can answer this figure; it reads {plot.reads}")
     folder = _target(options) / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    path = save(figure, folder, plot.name)
+    path = save(figure, folder, plot.name, plot.caption)
     print(path, path.with_suffix(".pdf"), sep="\n")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from analysis.arena.choice import arenas
 from analysis.arena.tables import arena_aup_table, arena_table
 from analysis.figures.registry import FIGURES
-from analysis.figures.style import Plot, save
+from analysis.figures.style import Plot, one_column, save
 from analysis.labels import model_of, shared, task_of
 from analysis.page.about import TITLE, Made, meta, section
 from analysis.page.document import document, files, scripts, styles
@@ -18,7 +17,7 @@ from analysis.page.lead import leading
 from analysis.page.leaderboard import Leaderboard, leaderboard_table
 from analysis.page.samples import REPLAYS, write_samples
 from analysis.page.sentence import sentence
-from analysis.page.svg import Palette
+from analysis.page.svg import Palette, pictures
 from analysis.protocols.table import protocol_table
 from analysis.replay.page import fragment
 from analysis.replay.page import page as replay_page
@@ -32,6 +31,8 @@ from analysis.tables.published import notes
 from analysis.tables.render import to_html, write_table
 from analysis.text import html
 from lopa_bench.errors import RunError
+
+OPEN = ("arena", "accuracy_tpf", "tps_tpf", "lookahead_cost")  # figures that are not folded
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +49,9 @@ def write_report(study: Study, folder: Path, made: Made | None = None, replays: 
     write_samples(study, board.entries, folder, replays)
     sections = [
         ("leaderboard", "Runs", leading(board, palette)),
-        *_arena(study, folder),
+        *_arena(study, folder, palette),
         ("replay", "Replay", _replay_section(study, folder)),
-        ("figures", "Figures", _figures(study, folder)),
+        ("figures", "Figures", _figures(study, folder, palette)),
         ("comparisons", "Comparisons", _comparisons(study, board, folder)),
         ("tables", "Tables of the article", _tables(study, folder)),
         (
@@ -70,11 +71,11 @@ def write_report(study: Study, folder: Path, made: Made | None = None, replays: 
     return page
 
 
-def _arena(study: Study, folder: Path) -> list[tuple[str, str, str]]:
+def _arena(study: Study, folder: Path, palette: Palette) -> list[tuple[str, str, str]]:
     """What leads the report where there are runs on a split."""
     if not arenas(study):
         return []
-    parts = [_list(arena_table(study), folder), _figure_section(study, FIGURES["arena"], folder)]
+    parts = [_list(arena_table(study), folder), _figure_section(study, FIGURES["arena"], folder, palette)]
     return [("arena-lead", "Arena", "".join([*parts, _list(arena_aup_table(study), folder)]))]
 
 
@@ -99,23 +100,39 @@ def _folded(summary: str, inner: str) -> str:
     return f"<details><summary>{html(summary)}</summary>{inner}</details>"
 
 
-def _figures(study: Study, folder: Path) -> str:
-    return "".join(_figure_section(study, plot, folder) for plot in FIGURES.values() if plot.name != "arena")
+def _figures(study: Study, folder: Path, palette: Palette) -> str:
+    """Those that no run answers are told in one list."""
+    plots = [plot for plot in FIGURES.values() if plot.name != "arena"]
+    drawn = {plot.name: _figure_section(study, plot, folder, palette) for plot in plots}
+    ordered = sorted((plot for plot in plots if drawn[plot.name]), key=lambda plot: plot.name not in OPEN)
+    missing = [plot for plot in plots if not drawn[plot.name]]
+    items = "".join(f"<li>{html(plot.title)}: reads {html(plot.reads)}</li>" for plot in missing)
+    rest = _folded(f"{len(missing)} figures that no run answers yet", f"<ul>{items}</ul>") if missing else ""
+    return "".join(drawn[plot.name] for plot in ordered) + rest
 
 
-def _figure_section(study: Study, plot: Plot, folder: Path) -> str:
-    head = f'<section id="{plot.name}"><h3>{_figure_title(plot)}</h3>'
+def _figure_section(study: Study, plot: Plot, folder: Path, palette: Palette) -> str:
+    """On the page panel by panel; the files hold all panels and the caption. Empty where no run answers."""
     figure = plot.draw(study)
     if figure is None:
-        return f'{head}<p class="note">No run can answer this yet. It reads {html(plot.reads)}.</p></section>'
-    path = save(figure, folder / "figures", plot.name)
-    data = base64.b64encode(path.read_bytes()).decode()
+        return ""
+    title = _figure_title(plot)
+    head, end = f'<details class="figure" id="{plot.name}"><summary>{title}</summary>', "</details>"
+    if plot.name in OPEN:
+        head, end = f'<section id="{plot.name}"><h3>{title}</h3>', "</section>"
+    save(figure, folder / "figures", plot.name, plot.caption)
+    with one_column():
+        apart = plot.draw(study)
+    assert apart is not None
+    drawn = "".join(pictures(apart, plot.name, palette))
     said = "".join(f"<br>Publication: {html(note)}" for note in notes(plot.name))
-    alt = html(f"{plot.title}. {plot.caption}")
+    more = figure.get_suptitle()
+    links = [(text, f"figures/{plot.name}.{suffix}") for text, suffix in (("PNG", "png"), ("PDF", "pdf"))]
+    label = html(f"{plot.title}; arrow keys go from point to point")
     return (
-        f'{head}<figure><div class="scroll" tabindex="0" role="region" aria-label="{html(plot.title)}">'
-        f'<img alt="{alt}" src="data:image/png;base64,{data}"></div>'
-        f"<figcaption>{html(plot.caption)}{said}</figcaption></figure></section>"
+        f'{head}<figure><div class="panels" data-tips tabindex="0" role="group" aria-label="{label}">{drawn}</div>'
+        f"<figcaption>{html(more)}{' ' if more else ''}{html(plot.caption)}{said}</figcaption>"
+        f"{files('This figure:', links)}</figure>{end}"
     )
 
 

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from analysis.figures.choice import panel_titles, series_titles
+from analysis.figures.choice import panel_titles, series_titles, tell_runs, words_of
 from analysis.figures.style import (
     COLOURS,
     LINES,
     MARKERS,
     Plot,
+    Plotted,
     errors,
     fitting,
     legend,
@@ -24,13 +24,16 @@ from analysis.figures.style import (
     points,
     shades,
     shown,
+    tell,
 )
 from analysis.study import Study
 from analysis.text import clipped, plain
+from lopa_bench.console.numbers import fixed
 from lopa_bench.metrics.comparable import common_grid
 from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
+SMALL = 2.1  # inches: the height of panels that hold a few values
 NOT_TUNED = " (no other k was tuned)"
 _SLANTED: Any = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
 
@@ -76,7 +79,7 @@ ABLATIONS = (
 )
 
 
-def ablation(study: Study, spec: Ablation) -> Figure | None:
+def ablation(study: Study, spec: Ablation) -> Plotted | None:
     """Left TPF, right score, over the values; one line for each model, task and k."""
     groups = [group for group in study.series(*spec.varied) if len({spec.label(run) for run in group}) > 1]
     groups, left_out = fitting([group for group in groups if any(run.lookahead for run in group)])
@@ -85,21 +88,18 @@ def ablation(study: Study, spec: Ablation) -> Figure | None:
     names = list(dict.fromkeys(spec.label(run) for group in groups for run in group))
     names.sort(key=lambda name: spec.order.index(name) if name in spec.order else len(spec.order))
     with paper_style():
-        figure, (left, right) = panels(2, left_out=left_out)
+        figure, (left, right) = panels(2, height=SMALL, left_out=left_out)
         for index, (group, title) in enumerate(zip(groups, series_titles(study, groups))):
             group = sorted(group, key=lambda run: names.index(spec.label(run)))
             places = [names.index(spec.label(run)) + 0.06 * (index - (len(groups) - 1) / 2) for run in group]
             label = f"{title}, k = {group[0].k}"
             line = LINES[index % 4] if spec.is_scale else ""
-            _series(left, places, [study.value(run, "tpf", "effective", group) for run in group], index, line, label)
-            _series(
-                right,
-                places,
-                [study.value(run, "accuracy", among=group).scaled(100) for run in group],
-                index,
-                line,
-                label,
-            )
+            tpf = [study.value(run, "tpf", "effective", group) for run in group]
+            score = [study.value(run, "accuracy", among=group).scaled(100) for run in group]
+            _series(left, places, tpf, index, line, label)
+            _series(right, places, score, index, line, label)
+            tell_runs(left, group, places, tpf, "TPF")
+            tell_runs(right, group, places, score, "score (%)", 1)
         for ax, text in ((left, "TPF (content tokens per call)"), (right, "score (%)")):
             ax.set_xticks(
                 range(len(names)), [shown(clipped(name)) for name in names], **(_SLANTED if len(names) > 4 else {})
@@ -111,7 +111,7 @@ def ablation(study: Study, spec: Ablation) -> Figure | None:
     return figure
 
 
-def thresholds(study: Study) -> Figure | None:
+def thresholds(study: Study) -> Plotted | None:
     """Score against TPF along the threshold, one curve for each k, all over the same thresholds."""
     groups = [_along_one_rule(group) for group in study.series("k", "tau_conf", "tau_act")]
     panels_of, left_out = fitting([(group, curves) for group in groups if (curves := _over_one_grid(group))])
@@ -167,6 +167,9 @@ def _curve(
     y = [study.value(run, "accuracy", among=among).scaled(100) for run in runs]
     ax.errorbar(points(x), points(y), errors(y), errors(x), color=colour, linestyle=LINES[index % 4],
                 marker=MARKERS[index % 8], elinewidth=0.5, label=label)  # fmt: skip
+    for run, value, score in zip(runs, x, y):
+        numbers = f"TPF {fixed(value.value, 2, value.interval)}", f"score (%) {fixed(score.value, 1, score.interval)}"
+        tell(ax, value.value, score.value, words_of(run, among, *numbers))
     for run, value, score in ((runs[0], x[0], y[0]), (runs[-1], x[-1], y[-1])):
         if value.value is None or score.value is None:
             continue

@@ -5,14 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.arena.choice import PRESET, Arena, Contender, arenas, choose
-from analysis.figures.style import COLOURS, LINES, MARKERS, Plot, fitting, panels, paper_style, shown
+from analysis.figures.choice import words_of
+from analysis.figures.style import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    Plot,
+    Plotted,
+    fitting,
+    panels,
+    paper_style,
+    shown,
+    tell,
+    wrapped,
+)
 from analysis.labels import model_of, task_of
 from analysis.study import Study
 from analysis.text import clipped
+from lopa_bench.console.numbers import fixed
 
 MARKED = 2.0  # the points that the marked settings may lose
 AXES = {
@@ -21,7 +34,7 @@ AXES = {
 }
 
 
-def arena(study: Study) -> Figure | None:
+def arena(study: Study) -> Plotted | None:
     found = [one for one in arenas(study) if one.held_out]
     if not found:
         return None
@@ -34,11 +47,11 @@ def arena(study: Study) -> Figure | None:
                 _panel(study, ax, one, quantity, label)
         names = list(dict.fromkeys(contender.name for one in found for contender in one.contenders))
         handles = [
-            Line2D([], [], label=shown(clipped(name)), color=_look(names, name)[0], marker=_look(names, name)[1],
-                   linestyle=_look(names, name)[2], linewidth=0.9)
+            Line2D([], [], label=wrapped(shown(clipped(name))), color=_look(names, name)[0],
+                   marker=_look(names, name)[1], linestyle=_look(names, name)[2], linewidth=0.9)
             for name in names
         ]  # fmt: skip
-        figure.legend(handles=handles, loc="outside lower center", ncols=2)
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns_of(2))
     return figure
 
 
@@ -66,6 +79,9 @@ def _curve(study: Study, ax: Axes, one: Arena, contender: Contender, quantity: s
         y = study.value(run, "accuracy", among=one.held_out).scaled(100).value
         if x is not None and y is not None:
             points.append((x, y, run is held))
+            numbers = f"{AXES[quantity]} {fixed(x)}", f"score (%) {fixed(y, 1)}", "held-out problems"
+            chosen_words = ["the setting that was chosen"] if run is held else []
+            tell(ax, x, y, words_of(run, one.held_out, *numbers, *chosen_words))
     points.sort()
     ax.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linestyle=line, linewidth=0.9,
             marker=marker, markersize=3.5, markerfacecolor="white", markeredgewidth=0.8)  # fmt: skip

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from analysis.figures.style import LINES, MARKERS, shades, shown
+from matplotlib.axes import Axes
+
+from analysis.figures.style import LINES, MARKERS, shades, shown, tell
 from analysis.labels import TASKS, decoding, model_of, source_of, task_of, varied
 from analysis.sides import point, tuned_words
 from analysis.study import Study, place_of
 from analysis.text import clipped, plain, typeset
+from lopa_bench.console.numbers import fixed
+from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
 ARTICLE_KS = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
@@ -75,6 +79,15 @@ def words_of(run: Run, among: Sequence[Run], *numbers: str) -> str:
     place = f"{clipped(model_of(run), NAME)} · {clipped(task_of(run), NAME)}, n = {run.n}"
     how = ", ".join(filter(None, (clipped(decoding(run)), settings)))
     return "\n".join([how, *map(typeset, numbers), place, clipped(plain(run.id))])
+
+
+def tell_runs(
+    ax: Axes, runs: Sequence[Run], x: Sequence[float], y: Sequence[Estimate], label: str, digits: int = 2
+) -> None:
+    """Words for each run's point: its number with its interval, and all that `words_of` says."""
+    for run, at, value in zip(runs, x, y):
+        number = f"{label} {fixed(value.value, digits, value.interval)}"
+        tell(ax, at, value.value, words_of(run, runs, number))
 
 
 def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:

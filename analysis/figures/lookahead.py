@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from analysis.figures.choice import few, k_panels, looks, panel_titles, series_titles
+from analysis.figures.choice import few, k_panels, looks, panel_titles, series_titles, tell_runs, words_of
 from analysis.figures.style import (
     COLOURS,
     GREY,
     LINES,
     MARKERS,
     Plot,
+    Plotted,
     errors,
     fitting,
     integers,
@@ -20,6 +20,7 @@ from analysis.figures.style import (
     panels,
     paper_style,
     points,
+    tell,
 )
 from analysis.rewards import rewards
 from analysis.study import Study
@@ -31,7 +32,7 @@ from lopa_bench.records.runs import Run
 MEASURES = {"neg_entropy": "negative entropy, nats", "prob": "probability", "margin": "margin"}
 
 
-def lookahead_cost(study: Study) -> Figure | None:
+def lookahead_cost(study: Study) -> Plotted | None:
     """Positions computed for each content token, and content tokens for each row, over k."""
     series, left_out = fitting(k_panels(study))
     if not series:
@@ -42,6 +43,7 @@ def lookahead_cost(study: Study) -> Figure | None:
             for ax, quantity in ((left, "processed_per_token"), (right, "tpf_row")):
                 values = [study.value(run, quantity, among=runs) for run in runs]
                 _line(ax, [run.k or 0 for run in runs], values, index, title)
+                tell_runs(ax, runs, [run.k or 0 for run in runs], values, quantity.replace("_", " "))
         left.set_ylabel("positions computed\nper content token")
         right.set_ylabel("content tokens per row")
         for ax in (left, right):
@@ -52,7 +54,7 @@ def lookahead_cost(study: Study) -> Figure | None:
     return figure
 
 
-def winners(study: Study) -> Figure | None:
+def winners(study: Study) -> Plotted | None:
     """How often the anchor wins over k, and the share of each rank at the largest k."""
     series = [[run for run in runs if study.digest(run, runs).winners.sum() > 0] for runs in k_panels(study)]
     series, left_out = fitting([runs for runs in series if runs])
@@ -65,6 +67,7 @@ def winners(study: Study) -> Figure | None:
             shares = [_share(one.winners, 0) for one in digests]
             ks = [run.k or 0 for run in runs]
             _line(left, ks, shares, index, title)
+            tell_runs(left, runs, ks, shares, "% won by the anchor:", 1)
             blind = [100 * one.blind for one in digests]
             left.plot(ks, blind, color=GREY, linestyle=LINES[index % 4], linewidth=0.9, label="a blind score")
             counts = digests[-1].winners
@@ -79,7 +82,7 @@ def winners(study: Study) -> Figure | None:
     return figure
 
 
-def score_fill(study: Study) -> Figure | None:
+def score_fill(study: Study) -> Plotted | None:
     """Positions filled by the winner's own call against the winner's score."""
     series = [[run for run in few(runs) if study.digest(run, runs).score_fill] for runs in k_panels(study)]
     series, left_out = fitting([runs for runs in series if runs])
@@ -96,6 +99,7 @@ def score_fill(study: Study) -> Figure | None:
                 rho = typeset(fixed(found.within.value, 2, found.within.interval))
                 ax.fill_between(found.score, found.low, found.high, color=look[run.k]["color"], alpha=0.18, linewidth=0)
                 ax.plot(found.score, found.filled, **look[run.k], label=f"k = {run.k}: ρ = {rho}")
+                tell(ax, found.score[-1], found.filled[-1], words_of(run, runs, f"rank correlation {rho}"))
             measure = str(runs[0].settings.get("confidence"))
             ax.set_title(title)
             ax.set_xlabel(f"score of the winning branch ({MEASURES.get(measure, measure)})")
@@ -105,7 +109,7 @@ def score_fill(study: Study) -> Figure | None:
     return figure
 
 
-def rewarded(study: Study) -> Figure | None:
+def rewarded(study: Study) -> Plotted | None:
     """Removal bonus and paired gain of the branches, by the probability of their token."""
     found = [(runs, run, rewards(run)) for runs in k_panels(study) if (run := _most_branches(runs))]
     shown, left_out = fitting([(runs, run, told) for runs, run, told in found if told is not None])

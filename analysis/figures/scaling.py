@@ -9,24 +9,27 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.choice import few, k_panels, looks, panel_titles
+from analysis.figures.choice import few, k_panels, looks, panel_titles, tell_runs, words_of
 from analysis.figures.style import (
     COLOURS,
     PUBLISHED,
     Plot,
+    Plotted,
+    columns_of,
     errors,
     fitting,
     integers,
     panels,
     paper_style,
     points,
+    tell,
 )
 from analysis.labels import task_name
 from analysis.study import Study
 from analysis.tables import published
 from analysis.tables.match import has_settings
 from analysis.text import typeset
-from lopa_bench.console.numbers import signed
+from lopa_bench.console.numbers import fixed, signed
 from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
@@ -37,7 +40,7 @@ TPF, SCORE = COLOURS[0], COLOURS[1]
 Curve = list[published.Row]
 
 
-def figure4(study: Study) -> Figure | None:
+def figure4(study: Study) -> Plotted | None:
     """TPF (left axis) and score (right axis) over the number of branches; a published curve only where model, task and
     settings are those of the runs.
     """
@@ -59,7 +62,7 @@ def figure4(study: Study) -> Figure | None:
             right = _twin(ax, f"{key[0]} · {task_name(key[1])}\npublished, no run with these settings")
             _published(ax, right, curves[key])
             _share_height(ax, right)
-        figure.legend(handles=_legend(figure), loc="outside lower center", ncols=3)
+        figure.legend(handles=_legend(figure), loc="outside lower center", ncols=columns_of(3, 3))
     return figure
 
 
@@ -112,6 +115,8 @@ def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> tuple[l
     bars: dict[str, Any] = {"elinewidth": 0.7, "capsize": 1.5}
     ax.errorbar(ks, points(tpf), errors(tpf), color=TPF, marker="o", **bars)
     right.errorbar(ks, points(score), errors(score), color=SCORE, marker="s", linestyle="--", **bars)
+    tell_runs(ax, series, ks, tpf, "TPF")
+    tell_runs(right, series, ks, score, "score (%)", 1)
     if reference is not None:
         value = study.value(reference, "accuracy", among=among).scaled(100).value
         if value is not None:
@@ -156,7 +161,7 @@ def _legend(figure: Figure) -> list[Line2D]:
     return [one for one in handles if (one.get_color(), one.get_linestyle()) in drawn]
 
 
-def figure5(study: Study) -> Figure | None:
+def figure5(study: Study) -> Plotted | None:
     """Mean tokens gained at each step with the 25 to 75 % band."""
     series, left_out = fitting(k_panels(study))
     if not series:
@@ -174,6 +179,9 @@ def figure5(study: Study) -> Figure | None:
                     steps, filling.low[shown], filling.high[shown], color=style["color"], alpha=0.16, linewidth=0
                 )
                 ax.plot(steps, filling.mean[shown], **style, markevery=max(1, len(steps) // 8), label=f"k = {run.k}")
+                for at in steps[:: max(1, len(steps) // 8)]:
+                    gained = f"step {at}: {fixed(filling.mean[at])} tokens, 25 to 75 %: {fixed(filling.low[at], 1)} to "
+                    tell(ax, at, filling.mean[at], words_of(run, runs, gained + fixed(filling.high[at], 1)))
             ax.set_title(title)
             ax.set_xlabel("step (model call) of a sample")
             integers(ax)

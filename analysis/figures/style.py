@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Bbox
 
 from analysis.study import Study
 from lopa_bench.metrics.statistics import Estimate
@@ -26,6 +28,8 @@ WIDTH = 7.0  # inches: the text width of a two-column paper
 PANEL_HEIGHT = 2.7
 MOST = 8  # panels, or series, of one figure
 COLUMN = 3.6  # inches: of a panel on the page
+CAPTION, CAPTION_CHARACTERS = 6.5, 21  # points, and how many of its letters an inch holds
+ALONE = 48  # characters of a line of a legend below a panel of its own
 WIDE = 52  # characters from which labels of a legend stand below each other
 LEFT_TO_RIGHT = "\u200e"  # a mark without a glyph
 GREY = "0.62"
@@ -51,7 +55,7 @@ STYLE: Any = {
     "lines.markersize": 4,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
-    "savefig.dpi": 160,
+    "savefig.dpi": 192,  # two dots for a pixel of CSS
     "pdf.fonttype": 42,  # real text in the PDF
     "svg.fonttype": "none",
     "text.parse_math": False,  # a name may hold dollar signs
@@ -59,7 +63,7 @@ STYLE: Any = {
 }
 
 T = TypeVar("T")
-Draw = Callable[[Study], Figure | None]
+Draw = Callable[[Study], "Plotted | None"]
 
 
 @dataclass(frozen=True)
@@ -119,17 +123,30 @@ def paper_style() -> Iterator[None]:
 
 
 def panels(
-    count: int, columns: int = 2, height: float = PANEL_HEIGHT, width: float = WIDTH, left_out: int = 0
+    count: int,
+    columns: int = 2,
+    height: float = PANEL_HEIGHT,
+    width: float = WIDTH,
+    left_out: int = 0,
+    heights: Sequence[float] = (),
 ) -> tuple[Plotted, list[Axes]]:
-    """A grid of `count` axes; those of the grid that are left over do not exist. `left_out`: as `fitting` gives it."""
-    columns = 1 if _one_column.get() else min(columns, count)
+    """A grid of `count` axes; those of the grid that are left over do not exist. `left_out`: as `fitting` gives it.
+    `heights`: of each panel, where they differ; a row is as high as its highest.
+    """
+    columns = columns_of(count, columns)
     rows = ceil(count / columns)
+    high = [max(heights[row * columns : (row + 1) * columns]) for row in range(rows)] if heights else [height] * rows
     alone = COLUMN if _one_column.get() else width * 0.62
-    figure = Plotted(figsize=(width if columns > 1 else alone, height * rows))
+    figure = Plotted(figsize=(width if columns > 1 else alone, sum(high)))
     FigureCanvasAgg(figure)
     if left_out:
         figure.suptitle(f"not shown: {left_out} more, since a figure has room for {MOST}", fontsize=7)
-    return figure, [figure.add_subplot(rows, columns, index + 1) for index in range(count)]
+    grid = figure.add_gridspec(rows, columns, height_ratios=high)
+    return figure, [figure.add_subplot(grid[index // columns, index % columns]) for index in range(count)]
+
+
+def columns_of(count: int, columns: int = 2) -> int:
+    return 1 if _one_column.get() else min(columns, count)
 
 
 def fitting(groups: list[T]) -> tuple[list[T], int]:
@@ -140,9 +157,14 @@ def fitting(groups: list[T]) -> tuple[list[T], int]:
 def legend(figure: Figure, ax: Axes, columns: int = 2) -> None:
     """A legend below all panels of what an axes holds; matplotlib alone would leave out names that begin with "_"."""
     found: list[Any] = [one for one in ax.containers if one.get_label()]
-    texts = [shown(str(one.get_label())) for one in found]
-    columns = 1 if max(map(len, texts), default=0) > WIDE else columns
+    texts = [wrapped(shown(str(one.get_label()))) for one in found]
+    columns = 1 if max(map(len, texts), default=0) > WIDE else columns_of(columns)
     figure.legend(found, texts, loc="outside lower center", ncols=columns)
+
+
+def wrapped(text: str) -> str:
+    """A legend's text, on lines that fit below one panel where panels stand alone."""
+    return "\n".join(textwrap.wrap(text, ALONE)) if _one_column.get() else text
 
 
 def shown(text: str) -> str:
@@ -162,11 +184,23 @@ def _glyphs() -> frozenset[int]:
     return frozenset(get_font(findfont(FontProperties(family="DejaVu Sans"))).get_charmap())
 
 
-def save(figure: Figure, folder: Path, name: str) -> Path:
-    """PNG for the screen, PDF for the paper; the same bytes for the same rows."""
+def save(figure: Figure, folder: Path, name: str, caption: str = "") -> Path:
+    """PNG at twice the screen's density, PDF for the paper, both with the caption below the panels; the same bytes for
+    the same rows.
+    """
     with paper_style():
-        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
-        figure.savefig(folder / f"{name}.png", metadata={"Software": None})
+        area: Any = {}
+        if caption:
+            wide, high = figure.get_size_inches()
+            lines = textwrap.wrap(caption, int(wide * CAPTION_CHARACTERS))
+            below = (len(lines) + 1) * 1.25 * CAPTION / 72
+            figure.text(0.06 / wide, -0.03 / high, "\n".join(lines), va="top", fontsize=CAPTION, in_layout=False)
+            for one in figure.legends:  # which would move to the lower edge of the wider area
+                one.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
+            area = {"bbox_inches": Bbox([[0, -below], [wide, high]])}
+        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None}, **area)
+        figure.set_layout_engine("none")  # the panels stay where they are
+        figure.savefig(folder / f"{name}.png", metadata={"Software": None}, **area)
     return folder / f"{name}.png"
 
 

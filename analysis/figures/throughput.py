@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.choice import few, k_panels, looks, panel_titles
-from analysis.figures.style import COLOURS, GREY, Plot, errors, fitting, panels, paper_style, points, shown
+from analysis.figures.choice import few, k_panels, looks, panel_titles, words_of
+from analysis.figures.style import (
+    COLOURS,
+    GREY,
+    Plot,
+    Plotted,
+    columns_of,
+    errors,
+    fitting,
+    panels,
+    paper_style,
+    points,
+    shown,
+    tell,
+)
 from analysis.labels import decoding, task_name
 from analysis.sides import tuned_words
 from analysis.study import Study, preset_for
@@ -29,7 +41,7 @@ NOT_TUNED = ", not tuned"
 Bar = tuple[str, float | None, Estimate]  # label, published, measured
 
 
-def figure1(study: Study) -> Figure | None:
+def figure1(study: Study) -> Plotted | None:
     """Above the article's systems, below the others, each model and device with an axis of its own: once every decoder
     at one setting, and once every decoder at the fastest of the same settings.
     """
@@ -37,11 +49,13 @@ def figure1(study: Study) -> Figure | None:
     groups = others(study, TASKS)
     for group, title in zip(groups, panel_titles(study, groups)):
         panels_of += [(f"{title}\n{how}", bars) for how, bars in _own_panels(study, group) if bars]
-    slots = max(len(bars) for _, bars in panels_of)  # bars are equally thick in all panels
+    width = columns_of(len(panels_of))
+    rows = [panels_of[start : start + width] for start in range(0, len(panels_of), width)]
+    slots = [max(len(bars) for _, bars in row) for row in rows for _ in row]  # bars are equally thick in all panels
     with paper_style():
-        figure, axes = panels(len(panels_of), height=0.9 + 0.26 * slots)
-        for ax, (title, bars) in zip(axes, panels_of):
-            _bars(ax, bars, slots)
+        figure, axes = panels(len(panels_of), heights=[0.9 + 0.26 * count for count in slots])
+        for ax, (title, bars), count in zip(axes, panels_of, slots):
+            _bars(ax, bars, count)
             ax.set_title(title, x=1.0, ha="right")  # the room is on the left, beside the bars' labels
     return figure
 
@@ -100,7 +114,10 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
                 linewidth=0.6, label="published")  # fmt: skip
     ax.barh([p + thick / 2 * both for p in places], points(found), thick, color=COLOURS[2], xerr=errors(found),
             error_kw={"elinewidth": 0.8, "capsize": 2}, label="measured, 95 % interval")  # fmt: skip
-    for place, (_, value, measured) in enumerate(bars):
+    for place, (label, value, measured) in enumerate(bars):
+        said_of = [f"measured {fixed(measured.value, 0, measured.interval)} tokens a second"] if measured.value else []
+        said_of += [f"published {fixed(value, 0)} tokens a second"] if value else []
+        tell(ax, measured.value or value, place, "\n".join([*label.split("\n"), *map(typeset, said_of)]))
         if measured.value is not None:
             end = measured.interval[1] if measured.interval else measured.value
             ax.text(end, place + thick / 2 * both, f" {fixed(measured.value, 0)}", va="center", fontsize=6)
@@ -120,7 +137,7 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
         ax.legend(loc="lower right")
 
 
-def presets(study: Study) -> Figure | None:
+def presets(study: Study) -> Plotted | None:
     series, left_out = fitting(k_panels(study))
     if not series:
         return None
@@ -135,6 +152,9 @@ def presets(study: Study) -> Figure | None:
                 places = [place + 0.16 * (index - (len(chosen) - 1) / 2) for place in range(len(names))]
                 style = look[run.k] | {"linestyle": "", "elinewidth": 0.8, "capsize": 1.5}
                 ax.errorbar(points(values), places, xerr=errors(values), **style)
+                for name, place, value in zip(names, places, values):
+                    number = f"TPF under {name} {fixed(value.value, 2, value.interval)}"
+                    tell(ax, value.value, place, words_of(run, chosen, number))
             ax.set_yticks(range(len(names)), [f"{name}\n{_rule(name)}" for name in names], fontsize=6.5)
             ax.invert_yaxis()
             ax.set_xlim(left=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,9 +27,10 @@ from analysis.figures.style import (
     shade,
     shown,
     tell,
+    wrapped,
 )
 from analysis.labels import base_name
-from analysis.sides import on_common_settings, tuned_words
+from analysis.sides import on_common_settings, point, tuned_words
 from analysis.study import Study, preset_for
 from analysis.text import clipped, plain
 from lopa_bench.console.numbers import fixed
@@ -55,9 +57,9 @@ def tps_tpf(study: Study) -> Plotted | None:
 def pareto(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points that no other point beats in both coordinates, by falling first coordinate."""
     front: list[tuple[float, float]] = []
-    for point in sorted(set(points), reverse=True):
-        if not front or point[1] > front[-1][1]:
-            front.append(point)
+    for place in sorted(set(points), reverse=True):
+        if not front or place[1] > front[-1][1]:
+            front.append(place)
     return front
 
 
@@ -140,7 +142,12 @@ def _short(run: Run, among: Sequence[Run]) -> str:
     name = base_name(run.base) if run.decoder != "lopa" else f"k = {plain(run.row['k'])}"
     if run.decoder == "lopa" and len({other.base for other in among if other.decoder == "lopa"}) > 1:
         name = f"{base_name(run.base)}, {name}"
-    return ", ".join(filter(None, (name, tuned_words(run, among))))
+    usual = Counter(point(other) for other in among).most_common(1)[0][0]
+    return name if point(run) == usual else ", ".join(filter(None, (name, tuned_words(run, [run, *_at(usual, among)]))))
+
+
+def _at(setting: Any, among: Sequence[Run]) -> list[Run]:
+    return [other for other in among if point(other) == setting]
 
 
 def _words(study: Study, run: Run, x: Estimate, y: Estimate, label: str) -> str:
@@ -223,12 +230,14 @@ def _marks(groups: Sequence[list[Point]]) -> dict[tuple[bool, str], tuple[str, s
 
 def _legend(groups: Sequence[list[Point]], marks: Mapping[tuple[bool, str], tuple[str, str]]) -> list[Line2D]:
     handles = [
-        Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=shown(clipped(name)))
+        Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=wrapped(shown(clipped(name))))
         for mark, name in marks.values()
     ]
     if any(len(_ids_on_common_settings(group)) < len(group) for group in groups):
         hollow: Any = {"markerfacecolor": "white", "linestyle": "", "marker": "o", "color": COLOURS[0]}
-        handles.append(Line2D([], [], **hollow, label="hollow: not tuned over the settings that the others share"))
+        handles.append(
+            Line2D([], [], **hollow, label=wrapped("hollow: not tuned over the settings that the others share"))
+        )
     return handles
 
 

@@ -21,8 +21,8 @@ LONGEST = 60  # characters of a name in a cell; the whole of it is on the page o
 NOTE = (
     "Ranges are 95 % intervals; rows on other problems, models or machines are no match for each other. Against its "
     "base: ratios and differences over the same problems, lookahead beside its base decoder, others beside greedy; p "
-    "is McNemar's, adjusted for all comparisons of this page. Fastest without a loss: the highest TPS of those whose "
-    "score is not significantly below their base's, which in few problems is no proof that nothing is lost."
+    "is McNemar's, adjusted for all comparisons of this page. No significant loss: the "
+    "score is not significantly below the base's, which over few problems is no proof that nothing is lost."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,14 @@ from analysis.comparisons import Comparison, against_baselines
 from analysis.labels import decoding, hardware, model_of, task_of, varied
 from analysis.study import Study, preset_for
 from analysis.tables.model import Head, Table
-from analysis.text import file_name, plain, typeset
+from analysis.text import file_name, plain, setting, typeset
 from lopa_bench.console.numbers import fixed, p_value, signed
 from lopa_bench.metrics.aggregate import Estimates
 from lopa_bench.metrics.statistics import Estimate
 from lopa_bench.records.runs import Run
 
 PRESET = "effective"
+LONGEST_SETTINGS = 60  # characters
 LEVEL = 0.05  # of a test: from here on a difference may be chance
 
 
@@ -58,7 +60,7 @@ class Entry:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        named = {"fastest": self.is_fastest, "fastest without a loss": self.is_fastest_without_loss}
+        named = {"fastest": self.is_fastest, "fastest, no significant loss": self.is_fastest_without_loss}
         return tuple(name for name, holds in named.items() if holds)
 
 
@@ -111,8 +113,22 @@ class Leaderboard:
 
     def _entry(self, run: Run, is_fastest: bool = False, is_best: bool = False) -> Entry:
         numbers = self.study.numbers(run)
-        settings = varied(run, self.study.runs)
+        settings = told_settings(run, self.study.runs)
         return Entry(run, settings, numbers.n, values_of(run, numbers), self.comparison(run), is_fastest, is_best)
+
+
+def told_settings(run: Run, among: Sequence[Run]) -> str:
+    """What was varied; where that is long, only that in which a run is not as most of its kind are."""
+    settings = varied(run, among)
+    if len(settings) <= LONGEST_SETTINGS:
+        return settings
+    alike = [other for other in among if (other.decoder, other.base, other.task) == (run.decoder, run.base, run.task)]
+    told = []
+    for name, value in run.overrides.items():
+        values = Counter(str(other.overrides[name]) for other in alike if name in other.overrides)
+        if len(values) > 1 and str(value) != values.most_common(1)[0][0]:
+            told.append(f"{name} {setting(value)}")
+    return plain(", ".join(told)) or "as most of its kind"
 
 
 def values_of(run: Run, numbers: Estimates) -> dict[str, Estimate]:

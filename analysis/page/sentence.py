@@ -57,7 +57,7 @@ def _compared(one: Comparison, tests: int) -> str:
     cost = f"needs {_calls(ratio_of(one, 'calls'), its)} and {_time(one)}"
     where = f"{clipped(model_of(one.b), NAME)} on {clipped(task_of(one.b), NAME)}"
     unpaired = f", {numbers.unpaired} samples without a partner" if numbers.unpaired else ""
-    return f"{name} {cost}; {_score(one, tests)}, n = {numbers.pairs}{unpaired} ({where})."
+    return f"{name} {cost}; {_score(one, tests)}, n\u00a0=\u00a0{numbers.pairs}{unpaired} ({where})."
 
 
 def _calls(ratio: Estimate, its: str) -> str:

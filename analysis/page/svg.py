@@ -22,6 +22,8 @@ from analysis.figures.style import Plotted, paper_style
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 POINTS = 72  # of matplotlib's SVG, in an inch
+SCALE = 1.45  # pixels of CSS for a point, so that letters have one size in all panels
+SHARED = tuple(f"{{{SVG}}}{name}" for name in ("clipPath", "path", "pattern"))  # what panels may use of each other
 REACH = 5.0  # points around a mark in which the pointer meets it
 PAPERS = {"light": "#ffffff", "dark": "#15181d"}  # as in analysis/web/page.css
 READABLE, VISIBLE = 4.6, 3.0  # contrast of text and of marks (WCAG 2.2, 1.4.3 and 1.4.11, and a little more)
@@ -89,7 +91,7 @@ def pictures(figure: Plotted, name: str, palette: Palette) -> list[str]:
         figure.savefig(stream, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format")))
     root = ElementTree.fromstring(stream.getvalue())
     groups = {group.get("id"): group for group in root.iter(f"{{{SVG}}}g")}
-    shared = {one.get("id"): one for one in root.iter(f"{{{SVG}}}clipPath")}
+    shared = {one.get("id"): one for one in root.iter() if one.tag in SHARED and one.get("id")}
     found = []
     for index, axes in enumerate(_panels(figure)):
         members = [groups[f"axes_{figure.axes.index(ax) + 1}"] for ax in axes]
@@ -141,11 +143,14 @@ def _picture(
 ) -> str:  # fmt: skip
     x, y, width, height = box.x0 - 3, box.y0 - 3, box.width + 6, box.height + 6
     view = f"{x:.1f} {y:.1f} {width:.1f} {height:.1f}"
-    root = Element(f"{{{SVG}}}svg", {"viewBox": view, "class": kind, "width": f"{width:.0f}pt", "aria-hidden": "true"})
+    root = Element(
+        f"{{{SVG}}}svg", {"viewBox": view, "class": kind, "width": f"{SCALE * width:.0f}", "aria-hidden": "true"}
+    )
     members = list(members)
-    used = {wanted for group in members for one in group.iter() for wanted in _clips(one)}
+    own = {one.get("id") for group in members for one in group.iter()}
+    used = {wanted for group in members for one in group.iter() for wanted in _references(one)}
     defs = ElementTree.SubElement(root, f"{{{SVG}}}defs")
-    defs.extend(shared[one] for one in sorted(used) if one in shared)
+    defs.extend(shared[one] for one in sorted(used - own) if one in shared)
     root.extend(members)
     root = ElementTree.fromstring(ElementTree.tostring(root))  # a copy: other panels share what is changed here
     for element in root.iter():
@@ -159,17 +164,23 @@ def _picture(
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _clips(element: Element) -> list[str]:
-    return re.findall(r"url\(#([^)]+)\)", element.get("clip-path", ""))
+def _references(element: Element) -> list[str]:
+    """Names of what it uses: the shape of a marker, an edge that clips it, a hatch."""
+    link = element.get(f"{{{XLINK}}}href", "")
+    found = re.findall(r"url\(#([^)]+)\)", element.get("clip-path", "") + element.get("style", ""))
+    return [*found, link[1:]] if link.startswith("#") else found
 
 
 def _rename(element: Element, prefix: str) -> None:
     """No name of one picture is that of another on the same page."""
     if "id" in element.attrib:
         element.set("id", f"{prefix}-{element.get('id')}")
-    for attribute in (f"{{{XLINK}}}href", "clip-path"):
+    link = f"{{{XLINK}}}href"
+    if element.get(link, "").startswith("#"):
+        element.set(link, f"#{prefix}-{element.attrib[link][1:]}")
+    for attribute in ("clip-path", "style"):
         if attribute in element.attrib:
-            element.set(attribute, element.attrib[attribute].replace("#", f"#{prefix}-"))
+            element.set(attribute, element.attrib[attribute].replace("url(#", f"url(#{prefix}-"))
 
 
 def _recolour(element: Element, palette: Palette) -> None:

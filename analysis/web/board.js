@@ -1,7 +1,7 @@
 "use strict";
 // Tables that sort by their heads and filter by a text. Rows beyond the first ones wait behind a button.
 (() => {
-  const FIRST = 20;
+  const FIRST = 10;
   const letters = new Intl.Collator("en", { numeric: true });
   const key = (row, column) => row.cells[column].dataset.v ?? row.cells[column].textContent.trim();
   const compare = (a, b) => {
@@ -52,9 +52,25 @@
     table.refresh = show;
   }
 
+  // A link into something folded opens it.
+  function unfold() {
+    let node = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+    if (!node) return;
+    const target = node;
+    node.querySelector(":scope > details")?.setAttribute("open", "");
+    for (; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+    target.scrollIntoView();
+  }
+  window.addEventListener("hashchange", unfold);
+  if (!location.hash.startsWith("#sample=")) unfold();
+
   window.startTable = start;
   for (const table of document.querySelectorAll("table[data-sortable]")) start(table);
   // Paper has no buttons: what is folded or waits is printed.
-  window.addEventListener("beforeprint", () => { for (const row of document.querySelectorAll("tr[hidden]")) { row.hidden = false; row.dataset.printed = ""; } });
-  window.addEventListener("afterprint", () => { for (const row of document.querySelectorAll("tr[data-printed]")) { row.hidden = true; delete row.dataset.printed; } });
+  window.addEventListener("beforeprint", () => {
+    for (const fold of document.querySelectorAll("details:not([open])")) { fold.open = true; fold.dataset.printed = ""; }
+    for (const row of document.querySelectorAll("tr[hidden]")) { row.hidden = false; row.dataset.printed = ""; } });
+  window.addEventListener("afterprint", () => {
+    for (const fold of document.querySelectorAll("details[data-printed]")) { fold.open = false; delete fold.dataset.printed; }
+    for (const row of document.querySelectorAll("tr[data-printed]")) { row.hidden = true; delete row.dataset.printed; } });
 })();
