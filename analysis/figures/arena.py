@@ -15,6 +15,7 @@ from analysis.figures.style import (
     MARKERS,
     Plot,
     Plotted,
+    columns_of,
     fitting,
     panels,
     paper_style,

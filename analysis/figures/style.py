@@ -190,6 +190,8 @@ def save(figure: Figure, folder: Path, name: str, caption: str = "") -> Path:
     """
     with paper_style():
         area: Any = {}
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the panels stay where they are
         if caption:
             wide, high = figure.get_size_inches()
             lines = textwrap.wrap(caption, int(wide * CAPTION_CHARACTERS))
@@ -199,7 +201,6 @@ def save(figure: Figure, folder: Path, name: str, caption: str = "") -> Path:
                 one.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
             area = {"bbox_inches": Bbox([[0, -below], [wide, high]])}
         figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None}, **area)
-        figure.set_layout_engine("none")  # the panels stay where they are
         figure.savefig(folder / f"{name}.png", metadata={"Software": None}, **area)
     return folder / f"{name}.png"
 

@@ -118,10 +118,10 @@ def section(study: Study, made: Made) -> str:
     typed = commands(study.runs)
     more = f"\n# and {len(typed) - MOST} more, each on the page of its run" if len(typed) > MOST else ""
     lines = "\n".join(clipped(one, 400) for one in typed[:MOST]) + more
-    again = f"<h3>The commands of the runs</h3><pre>{_lines(lines)}</pre>" if typed else ""
+    again = f'<h3>The commands of the runs</h3><pre tabindex="0">{_lines(lines)}</pre>' if typed else ""
     return (
         f'<dl class="facts">{rows}</dl><p>The article: <a href="{ARTICLE}">{ARTICLE_NAME}</a>. This project is not by '
-        f"its authors.</p>{again}<h3>BibTeX</h3><pre>{_lines(bibtex(study, made))}</pre>"
+        f'its authors.</p>{again}<h3>BibTeX</h3><pre tabindex="0">{_lines(bibtex(study, made))}</pre>'
     )
 
 

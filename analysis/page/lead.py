@@ -76,7 +76,7 @@ def _row(entry: Entry) -> str:
     settings = f'<small class="settings">{html(clipped(entry.settings, LONGEST))}</small>' if entry.settings else ""
     marks = "".join(f'<span class="mark">{mark}</span>' for mark in entry.marks)
     count = f"{entry.n} sample{'s' if entry.n != 1 else ''}"
-    link = f'<a href="{html(entry.page)}" aria-label="{count} of {html(name)}">{count} and replays</a>'
+    link = f'<a href="{html(entry.page)}" aria-label="{count} and replays of {html(name)}">{count} and replays</a>'
     model, task = clipped(model_of(run), LONGEST), clipped(task_of(run), LONGEST)
     difference = None if against is None else difference_of(against)
     lines = "".join(f"<span>{html(line)}</span>" for line in against_words(against)) or "–"

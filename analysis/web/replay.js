@@ -44,7 +44,7 @@
       this.run = run; this.frames = frames; this.scale = scale; this.arrival = arrivals(run);
       this.finish = run.steps.at(-1)?.done ?? null;
       this.node = make("div", { class: "side", role: "group", "aria-label": run.title });
-      this.node.append(make("h4", {}, run.title));
+      this.node.append(make("h3", {}, run.title));
       const track = this.node.appendChild(make("div", { class: "track", "aria-hidden": "true" }));
       this.runner = track.appendChild(make("span"));
       this.status = this.node.appendChild(make("p", { class: "status" }));
