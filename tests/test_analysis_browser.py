@@ -2,6 +2,7 @@
 on the PATH. Where axe-core lies in node_modules (`npm install axe-core`), or $AXE_CORE names it, its rules are asked.
 """
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 import os
@@ -43,12 +44,12 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=[WIDE, NARROW])
-def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:  # noqa: F811
+def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     yield from quiet(browser, request.param)
 
 
 @pytest.fixture
-def wide(browser: Any) -> Iterator[Any]:  # noqa: F811
+def wide(browser: Any) -> Iterator[Any]:
     yield from quiet(browser, WIDE)
 
 

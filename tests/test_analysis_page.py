@@ -112,6 +112,16 @@ def test_a_base_that_loses_passes_its_loss_on(tmp_path: Path) -> None:
     assert marks == {"ours": ("fastest",), "base": (), "greedy": ("fastest, no significant loss",)}
 
 
+def test_a_row_says_of_how_many_settings_it_is_one_where_some_were_tuned(tmp_path: Path) -> None:
+    assert {entry.tried for entry in Leaderboard(three_runs(tmp_path)).entries} == {None}
+    lower = {"name": "lopa", "k": 4, "tau_conf": 0.7}
+    write_run(tmp_path, "lower", lower, decoded([True] * N, 3, 1.0))
+    board = Leaderboard(Study.of(tmp_path))
+    assert {e.run.id: e.tried for e in board.entries} == {"lower": 2, "ours": 2, "base": 1, "greedy": 1}
+    page = leading(board, Palette())
+    assert page.count("one of 2 settings tried") == page.count("not tuned") - 1 == 2  # and once in the legend
+
+
 def test_the_file_of_the_leaderboard_has_every_digit(tmp_path: Path) -> None:
     values = leaderboard_table(Leaderboard(three_runs(tmp_path))).values
     ours = next(one for one in values if one["run"] == "ours")

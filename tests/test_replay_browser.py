@@ -1,5 +1,6 @@
 """The replay in a browser, inside the report and as a page of its own."""
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 import re
@@ -25,7 +26,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=[WIDE, NARROW])
-def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:  # noqa: F811
+def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     yield from quiet(browser, request.param)
 
 

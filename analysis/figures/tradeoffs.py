@@ -233,7 +233,8 @@ def _legend(groups: Sequence[list[Point]], marks: Mapping[tuple[bool, str], tupl
         Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=wrapped(shown(clipped(name))))
         for mark, name in marks.values()
     ]
-    handles += _colours({run.k for group in groups for run, _, _ in group if run.decoder == "lopa"})
+    crowds = [group for group in groups if len(group) > CROWD]  # whose points do not all have names
+    handles += _colours({run.k for group in crowds for run, _, _ in group if run.decoder == "lopa"})
     if any(len(_ids_on_common_settings(group)) < len(group) for group in groups):
         hollow: Any = {"markerfacecolor": "white", "linestyle": "", "marker": "o", "color": COLOURS[0]}
         handles.append(

@@ -74,6 +74,8 @@ def _row(entry: Entry) -> str:
     run, against = entry.run, entry.against
     name = clipped(decoding(run), LONGEST)
     settings = f'<small class="settings">{html(clipped(entry.settings, LONGEST))}</small>' if entry.settings else ""
+    if entry.tried is not None:
+        settings += f"<small>{f'one of {entry.tried} settings tried' if entry.tried > 1 else 'not tuned'}</small>"
     marks = "".join(f'<span class="mark">{mark}</span>' for mark in entry.marks)
     count = f"{entry.n} sample{'s' if entry.n != 1 else ''}"
     link = f'<a href="{html(entry.page)}" aria-label="{count} and replays of {html(name)}">{count} and replays</a>'

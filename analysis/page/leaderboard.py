@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from analysis.comparisons import Comparison, against_baselines
 from analysis.labels import decoding, hardware, model_of, task_of, varied
+from analysis.sides import point
 from analysis.study import Study, preset_for
 from analysis.tables.model import Head, Table
 from analysis.text import file_name, plain, setting, typeset
@@ -50,6 +51,7 @@ class Entry:
     n: int
     values: Mapping[str, Estimate]
     against: Comparison | None
+    tried: int | None = None  # settings of its decoder and k, where some decoder beside it was tuned
     is_fastest: bool = False
     is_fastest_without_loss: bool = False
 
@@ -89,7 +91,8 @@ class Leaderboard:
         whole = [one for one in known if not any(self._is_worse(run) for run in self._line(one[1]))]
         fastest = max(known)[1] if len(known) > 1 else None
         best = max(whole)[1] if len(known) > 1 and whole and self._is_compared(group) else None
-        entries = [self._entry(run, run.id == fastest, run.id == best) for run in group]
+        tried = _tried(group)
+        entries = [self._entry(run, run.id == fastest, run.id == best, tried.get(run.id)) for run in group]
         return sorted(entries, key=lambda entry: -(self._speed(entry.run) or 0.0))
 
     def _is_compared(self, group: Sequence[Run]) -> bool:
@@ -111,10 +114,23 @@ class Leaderboard:
         one = self._against.get(run_id)
         return one is not None and is_significant(one) and (difference_of(one) or 0.0) < 0
 
-    def _entry(self, run: Run, is_fastest: bool = False, is_best: bool = False) -> Entry:
+    def _entry(self, run: Run, is_fastest: bool = False, is_best: bool = False, tried: int | None = None) -> Entry:
         numbers = self.study.numbers(run)
         settings = told_settings(run, self.study.runs)
-        return Entry(run, settings, numbers.n, values_of(run, numbers), self.comparison(run), is_fastest, is_best)
+        values, against = values_of(run, numbers), self.comparison(run)
+        return Entry(run, settings, numbers.n, values, against, tried, is_fastest, is_best)
+
+
+def _tried(group: Sequence[Run]) -> dict[str, int]:
+    """Of each run on how many points of the tuned settings its decoder with its k was tried; empty where none was
+    tried on several.
+    """
+    points: dict[tuple[object, ...], set[object]] = defaultdict(set)
+    for run in group:
+        points[run.decoder, run.base, run.k].add(point(run))
+    if max(map(len, points.values()), default=0) < 2:
+        return {}
+    return {run.id: len(points[run.decoder, run.base, run.k]) for run in group}
 
 
 def told_settings(run: Run, among: Sequence[Run]) -> str:
@@ -188,7 +204,7 @@ def leaderboard_table(board: Leaderboard) -> Table:
     keys = ["decoder", "settings", "model", "task", "n"]
     keys += [measure.key + part for measure in MEASURES for part in ("", "_low", "_high")]
     keys += ["baseline_run", "pairs", "calls_ratio", "latency_s_ratio", "score_difference_points", "mcnemar_p"]
-    keys += ["adjusted_p", "hardware", "run"]
+    keys += ["adjusted_p", "settings_tried", "hardware", "run"]
     return Table(
         name="leaderboard",
         caption="Every run: score, parallelism and speed with 95 % intervals (counting preset effective)",
@@ -222,4 +238,4 @@ def _record(entry: Entry) -> Iterator[object]:
     else:
         yield from (one.a.id, one.numbers.pairs, ratio_of(one, "calls").value, ratio_of(one, "latency_s").value)
         yield from (difference_of(one), one.numbers.mcnemar_p, one.numbers.adjusted_p)
-    yield from (hardware(run), run.id)
+    yield from (entry.tried, hardware(run), run.id)
