@@ -234,7 +234,7 @@ def _legend(groups: Sequence[list[Point]], marks: Mapping[tuple[bool, str], tupl
         for mark, name in marks.values()
     ]
     crowds = [group for group in groups if len(group) > CROWD]  # whose points do not all have names
-    handles += _colours({run.k for group in crowds for run, _, _ in group if run.decoder == "lopa"})
+    handles += _colours({run.k for group in crowds for run, _, _ in group if run.decoder == "lopa"}, highest)
     if any(len(_ids_on_common_settings(group)) < len(group) for group in groups):
         hollow: Any = {"markerfacecolor": "white", "linestyle": "", "marker": "o", "color": COLOURS[0]}
         handles.append(
@@ -243,11 +243,11 @@ def _legend(groups: Sequence[list[Point]], marks: Mapping[tuple[bool, str], tupl
     return handles
 
 
-def _colours(ks: set[int | None]) -> list[Line2D]:
+def _colours(ks: set[int | None], highest: int) -> list[Line2D]:
     """What the colours of lookahead say: of many numbers the ends and the middle."""
     known = sorted(k for k in ks if k is not None)
     told = known if len(known) <= 5 else [known[0], known[len(known) // 2], known[-1]]
-    named = {f"k = {k}": shade(k / max(known[-1], 1)) for k in told}
+    named = {f"k = {k}": shade(k / highest) for k in told}
     named |= {"k not fixed": to_rgba(GREY)} if None in ks else {}
     return [Line2D([], [], color=colour, linestyle="", marker="o", label=name) for name, colour in named.items()]
 
