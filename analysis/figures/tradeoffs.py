@@ -119,7 +119,7 @@ def _panels(
             ax.set_ylabel(label)
             ax.margins(0.12)
             _name(ax, known)
-        handles = _legend(groups, marks)
+        handles = _legend(groups, marks, highest)
         longest = max(len(str(handle.get_label())) for handle in handles)
         columns = int(CHARACTERS * figure.get_figwidth() / (longest + BESIDE))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(4, max(1, columns)))
@@ -228,7 +228,9 @@ def _marks(groups: Sequence[list[Point]]) -> dict[tuple[bool, str], tuple[str, s
     return marks
 
 
-def _legend(groups: Sequence[list[Point]], marks: Mapping[tuple[bool, str], tuple[str, str]]) -> list[Line2D]:
+def _legend(
+    groups: Sequence[list[Point]], marks: Mapping[tuple[bool, str], tuple[str, str]], highest: int
+) -> list[Line2D]:
     handles = [
         Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=wrapped(shown(clipped(name))))
         for mark, name in marks.values()
