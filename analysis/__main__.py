@@ -48,6 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from analysis.figures.registry import FIGURES
+    from analysis.page import about
     from analysis.page.samples import REPLAYS
     from analysis.tables.article import TABLES
 
@@ -56,9 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="everything, as OUTPUTS/report/index.html with all files beside it")
     report.set_defaults(act=_report)
     _add_outputs(report)
-    report.add_argument("--url", type=_url, help="where the page will stand; links to it then have a picture")
+    report.add_argument("--url", type=about.url, help="where the page will stand; links to it then have a picture")
     report.add_argument(
-        "--replays", type=_count, default=REPLAYS, metavar="N", help="samples that get a replay, %(default)s"
+        "--replays", type=about.count, default=REPLAYS, metavar="N", help="samples that get a replay, %(default)s"
     )
     for name in TABLES:
         table = commands.add_parser(name, help=f"{name[:-1]} {name[-1]} of the article, as Markdown and as files")
@@ -118,18 +119,6 @@ def _parser() -> argparse.ArgumentParser:
     race.add_argument("--gif", "--out", dest="out", type=Path, metavar="FILE", help=where)
     race.set_defaults(act=_race)
     return parser
-
-
-def _url(text: str) -> str:
-    if not text.startswith(("https://", "http://")):
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: an address that begins with https://")
-    return text
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number from 0")
-    return int(text)
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +32,19 @@ class Made:
     @property
     def date(self) -> str:
         return self.written or datetime.now(UTC).strftime("%Y-%m-%d")
+
+
+def url(text: str) -> str:
+    """As the command line takes it."""
+    if not text.startswith(("https://", "http://")):
+        raise ArgumentTypeError(f"{text!r} is not allowed; allowed: an address that begins with https://")
+    return text
+
+
+def count(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number from 0")
+    return int(text)
 
 
 def our_version() -> str:
