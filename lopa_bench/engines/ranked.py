@@ -24,11 +24,14 @@ from lopa_bench.backends.ranks.joining import LOST, Dismissed, LostContact, Rank
 from lopa_bench.backends.ranks.link import MeshLink
 from lopa_bench.backends.ranks.mesh import Mesh, Place, link_of, placed
 from lopa_bench.backends.ranks.session import Protocol
+from lopa_bench.backends.ranks.tensor import MeshGroup
 from lopa_bench.engines.base import Sample
 from lopa_bench.engines.masked import MaskedEngine
 from lopa_bench.errors import BackendError
 from lopa_bench.models.device import device_kind
 from lopa_bench.models.network.static import Network
+from lopa_bench.models.network.tensor_parallel import shared
+from lopa_bench.models.network.transformer import Transformer
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import LocalSettings
@@ -64,10 +67,11 @@ class RankedEngine(MaskedEngine):
 
     def _found(self, plan: Plan, settings: LocalSettings) -> Ranks:
         """The ranks of a launcher; else they are started, with this process as the first."""
-        place = placed(settings.branch_ranks, 1, os.environ)
+        place = placed(settings.branch_ranks, settings.tensor_ranks, os.environ)
         if place is not None:
             return launched(settings, place)
-        ranks = Ranks(Place(0, settings.branch_ranks), "127.0.0.1", 0, settings.rank_timeout_s, owner=True)
+        first = Place(0, settings.branch_ranks, settings.tensor_ranks)
+        ranks = Ranks(first, "127.0.0.1", 0, settings.rank_timeout_s, owner=True)
         for rank in range(1, settings.ranks):
             child = self.crew.start(f"rank {rank}", FOLLOWER, QUIET | dict.fromkeys(PLACED))
             child.channel.send(rank=rank, port=ranks.port, resolved=plan.resolved)
@@ -78,6 +82,9 @@ class RankedEngine(MaskedEngine):
         assert self.mesh is not None
         protocol = Protocol(settings.branch_protocol, settings.branch_check)
         link = MeshLink(self.mesh, self.ranks)
+        if settings.tensor_ranks > 1:
+            assert isinstance(network, Transformer)  # steps of static shape are refused
+            shared(network, MeshGroup(self.mesh, self.ranks))
         return RankedBackend(network, link, protocol, prefix_reuse=settings.prefix_reuse, turn=self.ranks.turn)
 
     def _share_threads(self, settings: LocalSettings) -> None:
@@ -93,7 +100,8 @@ class RankedEngine(MaskedEngine):
         settings = self.plan.config.backend
         assert isinstance(settings, LocalSettings)
         assert self.mesh is not None
-        said = {"branch": settings.branch_ranks, "protocol": settings.branch_protocol, "link": self.mesh.link}
+        said: dict[str, Any] = {"branch": settings.branch_ranks, "tensor": settings.tensor_ranks}
+        said |= {"protocol": settings.branch_protocol, "link": self.mesh.link}
         return {**super().facts(), "ranks": said}
 
     def warm_up(self, unit: Unit) -> None:
@@ -171,7 +179,7 @@ def dismiss(plan: Plan) -> None:
 def _launch(plan: Plan) -> tuple[LocalSettings, Place | None]:
     settings = plan.config.backend
     assert isinstance(settings, LocalSettings)
-    return settings, placed(settings.branch_ranks, 1, os.environ)
+    return settings, placed(settings.branch_ranks, settings.tensor_ranks, os.environ)
 
 
 def main(channel: Channel) -> None:
@@ -180,7 +188,7 @@ def main(channel: Channel) -> None:
     config = config_of(told["resolved"])
     settings = config.backend
     assert isinstance(settings, LocalSettings)
-    place = Place(told["rank"], settings.branch_ranks)
+    place = Place(told["rank"], settings.branch_ranks, settings.tensor_ranks)
     ranks = Ranks(place, "127.0.0.1", told["port"], settings.rank_timeout_s)
     try:
         with redirect_stderr(io.StringIO()):  # rank 0 says the same
@@ -223,14 +231,15 @@ def _device(settings: LocalSettings, place: Place) -> torch.device:
     if number or (own >= count and settings.link != "gloo"):
         raise BackendError(
             f"backend.device={settings.device} is {1 if number else count} device for "
-            f"backend.branch_ranks={settings.branch_ranks}; allowed: backend.device={kind} with a device for each "
-            f"rank, or backend.device={kind} backend.link=gloo, with which ranks can share devices"
+            f"backend.branch_ranks={settings.branch_ranks} backend.tensor_ranks={settings.tensor_ranks}; allowed: "
+            f"backend.device={kind} with a device for each rank, or backend.device={kind} backend.link=gloo, with "
+            "which ranks can share devices"
         )
     return torch.device(f"{kind}:{own % max(1, count)}")
 
 
 def _facts(plan: Plan, settings: LocalSettings) -> dict[str, Any]:
     """What all ranks must agree on: all that a run's key is made of, and how they work together."""
-    names = ("branch_ranks", "branch_protocol", "branch_check", "link", "rank_timeout_s")
+    names = ("branch_ranks", "tensor_ranks", "branch_protocol", "branch_check", "link", "rank_timeout_s")
     chosen = asdict(settings)
     return {**plan.identity.facts, "ranks": {name: chosen[name] for name in names}}

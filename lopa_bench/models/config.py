@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from lopa_bench.errors import BackendError
+
 Shift = Literal["none", "shifted", "in_block"]
 Grid = Literal["prompt", "absolute"]
 
@@ -82,6 +84,23 @@ class ModelConfig:
         the first position of a block is predicted by the last logits of the block before it, kept where it is not fed.
         """
         return self.shift != "none"
+
+    def check_shares(self, ranks: int) -> None:
+        """Raises BackendError for a network whose matrices so many ranks cannot share evenly."""
+        sizes = {
+            "query heads": self.heads,
+            "KV heads": self.kv_heads,
+            "numbers inside a feed-forward network": self.intermediate_size,
+        }
+        if self.experts is not None:
+            sizes["numbers inside an expert"] = self.experts.size
+            sizes["numbers inside the shared network"] = self.experts.shared_size
+        if wrong := [f"{count} {what}" for what, count in sizes.items() if count % ranks]:
+            fitting = [n for n in range(1, self.kv_heads + 1) if not any(count % n for count in sizes.values())]
+            raise BackendError(
+                f"backend.tensor_ranks={ranks} does not divide the network's {', '.join(wrong)}; allowed: "
+                f"{', '.join(map(str, fitting))}"
+            )
 
     def has_experts(self, layer: int) -> bool:
         return self.experts is not None and self.experts.layers[layer]

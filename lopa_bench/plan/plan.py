@@ -58,6 +58,8 @@ def make_plan(config: Config, resolved: Mapping[str, Any], valid: Validated | No
     """
     valid = valid or validate(config)
     network = check_model(config.model) if isinstance(config.backend, LocalSettings) else None
+    if network is not None and isinstance(config.backend, LocalSettings):
+        network.check_shares(config.backend.tensor_ranks)
     decoder, settings = valid.decoder, valid.settings
     if decoder is not None and network is not None and config.decoder.grid is None and settings.grid != network.grid:
         decoder = make_decoder(replace(config.decoder, grid=network.grid))  # that of the model's family

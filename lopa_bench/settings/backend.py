@@ -43,8 +43,9 @@ class LocalSettings(BackendSettings):
     with the request before, whose values have seen the rest of that prompt: rows are marked).
     `branch_ranks`: processes that share the rows of each forward (docs/parallel.md); `branch_protocol`: how their
     caches are kept alike: two_phase, the winner's rank sends what is kept; single_phase, each keeps its own
-    (block-causal attention); `branch_check`: compare the caches of all ranks behind every commit; `link`: what carries
-    tensors, auto: by the device; `rank_timeout_s`: how long a rank is waited for before the decode ends.
+    (block-causal attention); `branch_check`: compare the caches of all ranks behind every commit; `tensor_ranks`:
+    processes in the place of each of these, which share its matrices; `link`: what carries tensors, auto: by the
+    device; `rank_timeout_s`: how long a rank is waited for before the decode ends.
     """
 
     device: str = choice("auto", "auto", "cpu", "cuda", "mps", "npu", numbered=True)
@@ -53,6 +54,7 @@ class LocalSettings(BackendSettings):
     compile: str = choice("none", "none", "graphs", "compile")
     prefix_reuse: str = choice("off", "off", "exact", "approximate")
     branch_ranks: int = number(1, 1, 1024)
+    tensor_ranks: int = number(1, 1, 1024)
     branch_protocol: str = choice("two_phase", "two_phase", "single_phase")
     branch_check: bool = False
     link: str = choice("auto", "auto", "gloo", "nccl", "hccl")
@@ -61,7 +63,7 @@ class LocalSettings(BackendSettings):
     @property
     def ranks(self) -> int:
         """Processes that one decode takes."""
-        return self.branch_ranks
+        return self.branch_ranks * self.tensor_ranks
 
 
 @dataclass

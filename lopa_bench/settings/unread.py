@@ -15,6 +15,7 @@ from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config, ObjectiveSettings
 from lopa_bench.settings.tracker import TrackerConfig
 
+SEVERAL_RANKS = "backend.branch_ranks or backend.tensor_ranks above 1"
 # setting -> whether something reads it, and what would
 CONDITIONS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "model.revision": (lambda c: _is_of_the_hub(c.model.path), "a Hub id as model.path"),
@@ -32,8 +33,8 @@ OF_LOCAL: dict[str, tuple[Callable[[Config], bool], str]] = {
     ),
     "backend.branch_protocol": (lambda c: _backend(c, "branch_ranks") > 1, "backend.branch_ranks above 1"),
     "backend.branch_check": (lambda c: _backend(c, "branch_ranks") > 1, "backend.branch_ranks above 1"),
-    "backend.link": (lambda c: _backend(c, "ranks") > 1, "backend.branch_ranks above 1"),
-    "backend.rank_timeout_s": (lambda c: _backend(c, "ranks") > 1, "backend.branch_ranks above 1"),
+    "backend.link": (lambda c: _backend(c, "ranks") > 1, SEVERAL_RANKS),
+    "backend.rank_timeout_s": (lambda c: _backend(c, "ranks") > 1, SEVERAL_RANKS),
 }
 OF_SERVERS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "backend.args": (lambda c: _backend(c, "launch"), "backend.launch=true"),

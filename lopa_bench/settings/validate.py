@@ -56,6 +56,11 @@ def validate(config: Config) -> Validated:
     if isinstance(config.backend, LocalSettings):
         _check_prefix_reuse(config.backend.prefix_reuse, settings)
         _check_ranks(config.backend, settings, decoder)
+        if config.model.quantize is not None and config.backend.tensor_ranks > 1:
+            raise ConfigError(
+                f"model.quantize={config.model.quantize} is not allowed with backend.tensor_ranks="
+                f"{config.backend.tensor_ranks}: matrices of 8 bits are not shared; allowed: one of both"
+            )
         _check_compile(config.backend, config.run.batch)
     devices = _devices(config)
     check_settings(config.task)
@@ -79,8 +84,9 @@ def _devices(config: Config) -> Devices | None:
         )
     if backend.ranks > 1:
         raise ConfigError(
-            f"{given} is not allowed with backend.branch_ranks={backend.ranks}, whose processes are on the devices "
-            "already; allowed: one of both"
+            f"{given} is not allowed with backend.branch_ranks={backend.branch_ranks} "
+            f"backend.tensor_ranks={backend.tensor_ranks}, whose processes are on the devices already; allowed: one of "
+            "both"
         )
     if config.run.shard is not None:
         raise ConfigError(
@@ -120,7 +126,11 @@ def _may_be_empty(key: str) -> bool:
 
 def _check_compile(backend: LocalSettings, batch: int) -> None:
     """Steps of static shape are those of one sample in one process."""
-    for name, count in (("run.batch", batch), ("backend.branch_ranks", backend.branch_ranks)):
+    for name, count in (
+        ("run.batch", batch),
+        ("backend.branch_ranks", backend.branch_ranks),
+        ("backend.tensor_ranks", backend.tensor_ranks),
+    ):
         if backend.compile != "none" and count > 1:
             raise ConfigError(
                 f"backend.compile={backend.compile} is not allowed with {name}={count}; allowed: {name}=1, or "
@@ -139,6 +149,11 @@ def _check_prefix_reuse(reuse: str, decoder: DecoderConfig) -> None:
 
 def _check_ranks(backend: LocalSettings, settings: DecoderConfig, decoder: Decoder | None) -> None:
     """Raises ConfigError for a decode that these ranks cannot share, or a protocol that would change its result."""
+    if backend.tensor_ranks > 1 and decoder is None:
+        raise ConfigError(
+            f"backend.tensor_ranks={backend.tensor_ranks} shares networks of this project, and decoder={settings.name} "
+            "runs one of transformers; allowed: 1"
+        )
     if backend.branch_ranks == 1:
         return
     given = f"backend.branch_ranks={backend.branch_ranks}"
