@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoders import Base, DecoderConfig, DecoderError, decode, make_decoder
@@ -84,6 +84,10 @@ def test_where_too_few_pass_the_best_are_filled() -> None:
     assert [len(step.positions) for step in run(model, joint(tau_conf=0.74, tokens_per_step=3)).steps] == [4, 0]
 
 
+quick = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@quick
 @given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from([0.2, 0.5, 0.9]),
        st.sampled_from(["prompt", "absolute"]), st.integers(1, 5), st.booleans())  # fmt: skip
 def test_without_edits_joint_threshold_is_llada2_and_one_forward_more_a_block(
@@ -116,6 +120,7 @@ class Capped(Fill):
 CAPPED = Base("capped", Blocks, {"capped": Capped}, ("none", "exact", "prefix", "dual"), {"attention": "full"})
 
 
+@quick
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 0.3, 0.6]), st.sampled_from([7, 32]), st.booleans())
 def test_wino_that_takes_nothing_back_is_a_threshold_with_a_cap(
     seed: int, tau: float, block: int, shifted: bool
@@ -210,8 +215,8 @@ def with_standing(masks: View, standing: View) -> View:
     return View(**{**vars(masks), "standing": standing})
 
 
-def rule(fill: type[Fill], length: int, **settings: Any) -> Fill:
-    return fill(DecoderConfig(**settings), Borders(1, length, length), np.random.default_rng(0).random)
+def rule(fill: type[Fill], length: int, **changes: Any) -> Fill:
+    return fill(DecoderConfig(**changes), Borders(1, length, length), np.random.default_rng(0).random)
 
 
 def test_saber_fills_above_the_mean_and_takes_back_what_fell_most() -> None:
@@ -268,7 +273,7 @@ REFUSED = [
     ({"name": "lopa", "base": "saber", "k": "auto"}, "since its own forward before; allowed: 0"),
     ({"name": "lopa", "base": "joint_threshold", "k": 2, "select": "exact"}, "decoder.select=exact is not supported"),
     ({"name": "lopa", "base": "joint_threshold", "k": "auto"}, "decoder.k=auto is not supported"),
-    ({"name": "fast_dllm", "tau_run": 0.3}, "allowed: decoder.fill=hierarchy, which read"),
+    ({"name": "fast_dllm", "tau_run": 0.3}, "allowed: decoder.fill=hierarchy, which read it"),
     ({"name": "joint_threshold", "tau_edit": 1.5}, "decoder.tau_edit=1.5 is not allowed"),
     ({"name": "joint_threshold", "tau_back": 0.5}, "decoder.tau_back=0.5 has no meaning"),
 ]
