@@ -257,7 +257,7 @@ class Schedule(Fill):
             return top(view.confidence, n)
         # The n highest sums of a logit and Gumbel noise are n draws without replacement from its softmax.
         uniform = np.clip(self.uniform(len(view)), 1e-300, None)
-        return top(view.confidence / self.config.alg_temp - np.log(-np.log(uniform)), n)
+        return top(view.confidence.astype(np.float64) / self.config.alg_temp - np.log(-np.log(uniform)), n)
 
 
 class Origin(Schedule):
