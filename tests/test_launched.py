@@ -218,7 +218,7 @@ def test_a_launched_process_takes_its_own_device_or_the_only_one_that_it_sees(mo
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs" / ".workers-1.json"
+    return tmp_path / "runs" / ".workers.1.json"
 
 
 @pytest.fixture

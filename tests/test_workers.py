@@ -95,6 +95,12 @@ def test_each_worker_takes_the_next_problem_when_it_is_done_and_the_records_say_
     assert shared.row["aggregates"]["workers"] == {"2": 12}
 
 
+def test_no_more_workers_are_started_than_there_are_samples(runs: SharedRuns) -> None:
+    shared = runs.share("4", limit=2)
+    assert (recorded(shared), set(workers(shared.folder))) == ([2], {2})
+    assert len(runs.engines) == 2
+
+
 def test_what_a_worker_had_when_it_died_is_done_by_another(
     runs: SharedRuns, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -136,7 +136,7 @@ def test_launched_processes_share_a_run_and_one_takes_over_when_the_leader_is_ki
     assert [done.code for done in dones] == [0, 0], [done.err for done in dones]
     assert sum("going on in" in done.err for done in dones) == 1
     assert same_rows(tmp_path, undisturbed)
-    assert not list((tmp_path / "runs").glob(".workers-*"))
+    assert not list((tmp_path / "runs").glob(".workers.*"))
 
 
 def test_the_array_script_of_the_page(settings: list[str], tmp_path: Path, undisturbed: Path) -> None:

@@ -90,7 +90,7 @@ def _carried_out(claimed: Claim, plan: Plan, way: Way) -> dict[str, Any]:
     if plan.config.run.progress:
         backend = plan.config.backend
         _say(f"{'asking' if isinstance(backend, ServerSettings) else 'loading'} {plan.config.model.name} ...")
-    with way.open(plan, claimed) as decoding:
+    with way.open(plan, claimed, len(missing)) as decoding:
         warn_of_other_times(rows, decoding)
         return _Runner(plan, claimed, decoding, started, rows, waiting).run(missing)
 

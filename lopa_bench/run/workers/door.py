@@ -28,7 +28,7 @@ GONE_SECONDS = 60  # after which a machine that answers nothing is taken for los
 
 def place_of(runs: Path, key: str) -> Path:
     """The file that says where the leader of the run with this key is."""
-    return runs / f".workers-{key[:16]}.json"
+    return runs / f".workers.{key[:16]}.json"
 
 
 class Door:

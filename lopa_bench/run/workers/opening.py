@@ -19,11 +19,11 @@ from lopa_bench.settings.validate import Validated
 @dataclass(frozen=True)
 class Way:
     """`take` gets a run for this process, with how many of its samples were decoded here for another process; `open`
-    begins to decode it.
+    begins to decode it, of which so many samples are missing: more workers than that would have nothing to do.
     """
 
     take: Callable[[Plan, Path], tuple[Claim, int]]
-    open: Callable[[Plan, Claim], AbstractContextManager[Decoding]]
+    open: Callable[[Plan, Claim, int], AbstractContextManager[Decoding]]
 
 
 def way_of(config: Config, valid: Validated, rank: Rank | None) -> Way:
@@ -33,7 +33,7 @@ def way_of(config: Config, valid: Validated, rank: Rank | None) -> Way:
         return claim(runs, plan.identity.key, config.resume, plan.labels), 0
 
     if rank is None and valid.devices is None:
-        return Way(alone, lambda plan, claimed: here(plan, claimed.folder, claimed.run_id))
+        return Way(alone, lambda plan, claimed, missing: here(plan, claimed.folder, claimed.run_id))
     from lopa_bench.run.workers import joining
     from lopa_bench.run.workers.places import places
     from lopa_bench.run.workers.pool import Pool
@@ -42,9 +42,9 @@ def way_of(config: Config, valid: Validated, rank: Rank | None) -> Way:
     if rank is None:
         assert valid.devices is not None
         found = places(valid.devices, config.backend)
-        return Way(alone, lambda plan, claimed: Pool(plan, claimed.folder, claimed.run_id, found))
+        return Way(alone, lambda plan, claimed, missing: Pool(plan, claimed.folder, claimed.run_id, found[:missing]))
     place = joining.place_of_rank(rank, config.backend)
     return Way(
         lambda plan, runs: joining.take_part(plan, runs, rank, place),
-        lambda plan, claimed: joining.led(plan, claimed, place, rank.is_spread),
+        lambda plan, claimed, missing: joining.led(plan, claimed, place, rank.is_spread),
     )
