@@ -17,7 +17,7 @@ from lopa_bench.plan.units import Unit
 from lopa_bench.records.reading import read_run, read_samples, read_steps
 from lopa_bench.records.runs import Run
 from lopa_bench.run.workers import pool, worker
-from tests.worker_threads import ENDED, Dies, SharedRuns, this_worker
+from tests.worker_threads import ENDED, Dies, SharedRuns, ThreadCrew, this_worker
 
 TIMES = ("wall_s", "prefill_s", "decode_s", "total_s", "workers", "machine", "run_id")
 
@@ -208,3 +208,16 @@ def test_ctrl_c_keeps_what_was_decoded(runs: SharedRuns) -> None:
     assert len(rows(runs.folder)) == 5
     assert read_run(runs.folder)["status"].to_pylist() == ["interrupted"]
     assert runs.share("2").row["n"] == 12
+
+
+def test_a_worker_that_cannot_be_started_is_one_message(runs: SharedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = ThreadCrew.start
+
+    def refuse_the_second(self: ThreadCrew, name: str, *rest: Any) -> Any:
+        if self.children:
+            raise OSError(11, "Resource temporarily unavailable")
+        return start(self, name, *rest)
+
+    monkeypatch.setattr(ThreadCrew, "start", refuse_the_second)
+    with pytest.raises(WorkerError, match=r"worker 1 of 3 cannot be started \(.*unavailable\); allowed: fewer in run"):
+        runs.share("3")

@@ -78,6 +78,12 @@ class Pool(Decoding):
             self._ready.wait()
             if self._row is None:
                 raise self._nobody_left()
+        except OSError as error:  # no more processes, no memory for one
+            self.close()
+            raise WorkerError(
+                f"worker {self._count - 1} of {len(self._places)} cannot be started ({error}); allowed: fewer in "
+                "run.devices"
+            ) from error
         except BaseException:
             self.close()
             raise
