@@ -84,25 +84,35 @@ def test_one_of_three_is_killed(warm: Warm, settings: list[str], tmp_path: Path,
     assert set(workers(folder_of(tmp_path))) == {2, 3}
 
 
+def progress(command: Command) -> int:
+    """Samples that are done, as far as it has said."""
+    return max(map(int, DONE.findall(command.err.read_text())), default=0)
+
+
 def test_ten_random_kills(warm: Warm, settings: list[str], tmp_path: Path, undisturbed: Path) -> None:
+    """Of workers and of the process that leads them, while samples are decoded."""
     draw = random.Random(15)
-    kills = 0
+    kills: list[str] = []
     for _ in range(40):
         command = warm.start(*settings, *SLOW_ENOUGH, f"run.devices={draw.choice([2, 3])}", f"run.out={tmp_path}")
-        while kills < 10 and is_there(command.pid):
-            time.sleep(draw.uniform(0, 4))
-            targets = [*children(command.pid), command.pid] if is_there(command.pid) else []
-            if targets:
-                target, below = draw.choice(targets), children(command.pid)
-                os.kill(target, signal.SIGKILL)
-                kills += 1
-                if target == command.pid:
-                    assert gone(*below)
+        seen = 0
+        while len(kills) < 10 and is_there(command.pid):
+            seen = seen + draw.randint(1, 3)
+            while progress(command) < seen and is_there(command.pid):
+                time.sleep(0.01)
+            below = children(command.pid)
+            if not below or not is_there(command.pid):
+                continue
+            target = draw.choice([*below, command.pid])
+            os.kill(target, signal.SIGKILL)
+            kills.append("leader" if target == command.pid else "worker")
+            if target == command.pid:
+                assert gone(*below)
         if command.wait().code == 0:
             break
-    assert kills == 10 or folder_of(tmp_path).exists()
-    print(f"{kills} kills, workers {recorded_in(folder_of(tmp_path))}")
+    print(f"kills: {', '.join(kills)}; workers {recorded_in(folder_of(tmp_path))}")
     assert same_rows(tmp_path, undisturbed)
+    assert len(kills) == 10
 
 
 def test_ctrl_c_and_a_killed_run_leave_no_worker(warm: Warm, settings: list[str], tmp_path: Path) -> None:
