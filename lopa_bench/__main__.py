@@ -1,4 +1,4 @@
-"""`python -m lopa_bench`, also installed as `lopa-bench`: runs, sweeps, and the commands `ls` and `show`."""
+"""`python -m lopa_bench`, also installed as `lopa-bench`: runs, sweeps, and the commands `ls`, `show` and `send`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def main() -> None:
     if not sys.argv[1:]:
         sys.argv.append("--help")
     if sys.argv[1] in COMMANDS:
-        from lopa_bench.console.listing import command
-
+        if sys.argv[1] == "send":
+            from lopa_bench.tracking.send import command
+        else:
+            from lopa_bench.console.listing import command
         code = command(sys.argv[1:])
         _warn_of_lost_output()
         sys.exit(code)

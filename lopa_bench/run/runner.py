@@ -30,7 +30,7 @@ from lopa_bench.run.workers.opening import Way, way_of
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.validate import Validated, validate
-from lopa_bench.tracking.tracker import make_tracker
+from lopa_bench.tracking.making import make_tracker
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from lopa_bench.errors import ConfigError
 from lopa_bench.settings.known import groups, is_setting, known
 from lopa_bench.settings.spelling import meant, nearest, nearest_setting
 
-COMMANDS = ("ls", "show")
+COMMANDS = ("ls", "show", "send")
 FLAGS = {
     "--help": "-h", "--hydra-help": "", "--version": "", "--resolve": "", "--run": "-r", "--multirun": "-m",
     "--shell-completion": "-sc",

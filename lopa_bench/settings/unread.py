@@ -13,7 +13,7 @@ from decoders import UNMASKED
 from lopa_bench.errors import ConfigError
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config, ObjectiveSettings
-from lopa_bench.settings.tracker import TrackerConfig
+from lopa_bench.settings.tracker import PACKAGES, TrackerConfig
 
 SEVERAL_RANKS = "backend.branch_ranks or backend.tensor_ranks above 1"
 # setting -> whether something reads it, and what would
@@ -22,9 +22,10 @@ CONDITIONS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "model.lora_revision": (lambda c: _is_of_the_hub(c.model.lora), "a Hub id as model.lora"),
     "model.quantize": (lambda c: not isinstance(c.backend, ServerSettings), "backend=local"),
     "objective.accuracy": (lambda c: c.objective.maximise is not None, "objective.maximise"),
-    "tracker.mode": (lambda c: c.tracker.name != "none", "tracker=wandb"),
-    "tracker.project": (lambda c: c.tracker.name != "none", "tracker=wandb"),
-    "tracker.group": (lambda c: c.tracker.name != "none", "tracker=wandb"),
+    "tracker.mode": (lambda c: c.tracker.name == "wandb", "tracker=wandb"),
+    "tracker.project": (lambda c: c.tracker.name in ("wandb", "mlflow"), "tracker=wandb or tracker=mlflow"),
+    "tracker.group": (lambda c: c.tracker.name != "none", "tracker=wandb, mlflow or tensorboard"),
+    "tracker.uri": (lambda c: c.tracker.name in PACKAGES, "tracker=mlflow or tracker=tensorboard"),
 }
 OF_LOCAL: dict[str, tuple[Callable[[Config], bool], str]] = {
     "backend.attention": (

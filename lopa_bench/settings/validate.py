@@ -37,8 +37,9 @@ def validate(config: Config) -> Validated:
     TaskError.
     """
     config.model.check()
-    for group in ("run", "tracker", "objective", "task"):
+    for group in ("run", "objective", "task"):
         check_values(group, getattr(config, group))
+    config.tracker.check()
     shard = Shard.parse(config.run.shard)
     _check_plain(asdict(config))
     config.backend.check()

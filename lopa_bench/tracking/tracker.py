@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from lopa_bench.console.numbers import plain
 from lopa_bench.metrics.aggregate import Running
-from lopa_bench.settings.tracker import TrackerConfig
-from lopa_bench.settings.values import check_values
 from lopa_bench.system.bounded import bounded
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ LOG_SECONDS = 2.0
 NAME_CHARACTERS = 128  # of a name or a group, which is W&B's limit
 TABLE_ROWS = 200
 TEXT_CHARACTERS = 2000
+REASON_CHARACTERS = 200  # of what a service says of its failure
 TABLE_COLUMNS = (
     "problem_id", "sample_index", "correct", "score_status", "extracted", "gold", "finish_reason",
     "content_tokens", "forwards", "rows", "total_s", "completion",
@@ -56,66 +55,27 @@ class Tracker:
         """The run has ended before its end."""
 
 
-def make_tracker(config: TrackerConfig, folder: Path | str) -> Tracker:
-    """The tracker that `config` names; it may write below `folder`. Raises ConfigError for a name or mode that there is
-    not.
-    """
-    check_values("tracker", config)
-    if config.name == "none":
-        return Tracker()
-    return WandbTracker(config.mode, config.project, folder, config.group, config.varied)
+class Guarded(Tracker):
+    """What keeps a service from harming a run. After a failure or a deadline it is given up, for good: what comes back
+    later logs nothing, and the service's run, if there is one, is closed as failed.
 
-
-class WandbTracker(Tracker):
-    """One W&B run for one run of ours, under the same id.
-
-    After a failure or a deadline it is given up, for good: what comes back later logs nothing, and the W&B run, if
-    there is one, is closed as failed.
+    `patience`: seconds that a call may take where no run waits for it (send.py), and then `failure` says what went
+    wrong; None: the deadlines of a run, and a warning.
     """
 
-    draws_steps = True
+    service = ""
 
-    def __init__(
-        self,
-        mode: str = "offline",
-        project: str = "lopa_bench",
-        dir: Path | str = ".",
-        group: str | None = None,
-        varied: str | None = None,
-    ) -> None:
-        self.mode: Any = mode  # as tracker.mode; wandb types it as literals
-        self.project = project
-        self.dir = Path(dir)
-        self.group = group
-        self.varied = varied
-        self.running = Running()
+    def __init__(self, patience: float | None = None) -> None:
+        self.patience = patience
+        self.failure: str | None = None
         self._run: Any = None
         self._given_up = threading.Event()
 
-    def start(self, run: Mapping[str, Any]) -> None:
-        self._run = self._guarded("start", lambda: self._started(run), late=self._close_as_failed)
-
-    def sample(self, row: Mapping[str, Any]) -> None:
-        self.running.add(row)
-        self._on_run("log", lambda run: run.log(self._live(row)), LOG_SECONDS)
-
-    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-        self._on_run("finish", lambda run: self._finish(run, aggregates, tables))
-
-    def finish_with(self, values: Callable[[], Mapping[str, Any]]) -> None:
-        """Logs what `values` makes, and nothing else, and closes the run."""
-
-        def log_and_close(run: Any) -> None:
-            self._log(run, dict(values()))
-            self._close(run, 0, {})
-
-        self._on_run("finish", log_and_close)
-
-    def fail(self, reason: str) -> None:
-        self._on_run("mark as failed", lambda run: self._close(run, 1, {"failed": reason}))
+    def _close_as_failed(self, run: Any) -> None:
+        """Closes a run of the service that was given up. Whatever this raises is lost."""
 
     def _on_run(self, action: str, call: Callable[[Any], object], seconds: float | None = None) -> None:
-        """The call on W&B's run, if there is one; a run that this call gives up is closed as failed."""
+        """The call on the service's run, if there is one; a run that this call gives up is closed as failed."""
         run = self._run
         if run is None:
             return
@@ -139,12 +99,60 @@ class WandbTracker(Tracker):
         `late` then gets what comes back all the same.
         """
         try:
-            return bounded(call, WAIT_SECONDS if seconds is None else seconds, self._given_up, late)
+            return bounded(call, self.patience or seconds or WAIT_SECONDS, self._given_up, late)
         except Exception as error:
             self._given_up.set()
-            reason = plain(" ".join(str(error).split())) or type(error).__name__
-            log.warning("W&B could not %s (%s); this run goes on without it", action, reason)
+            reason = plain(" ".join(str(error).split()))[:REASON_CHARACTERS] or type(error).__name__
+            self.failure = f"{self.service} could not {action} ({reason})"
+            if self.patience is None:
+                log.warning("%s; this run goes on without it", self.failure)
             return None
+
+
+class WandbTracker(Guarded):
+    """One W&B run for one run of ours, under the same id."""
+
+    service = "W&B"
+    draws_steps = True
+
+    def __init__(
+        self,
+        mode: str = "offline",
+        project: str = "lopa_bench",
+        dir: Path | str = ".",
+        group: str | None = None,
+        varied: str | None = None,
+        patience: float | None = None,
+    ) -> None:
+        super().__init__(patience)
+        self.mode: Any = mode  # as tracker.mode; wandb types it as literals
+        self.project = project
+        self.dir = Path(dir)
+        self.group = group
+        self.varied = varied
+        self.running = Running()
+
+    def start(self, run: Mapping[str, Any]) -> None:
+        self._run = self._guarded("start", lambda: self._started(run), late=self._close_as_failed)
+
+    def sample(self, row: Mapping[str, Any]) -> None:
+        self.running.add(row)
+        self._on_run("log", lambda run: run.log(live_numbers(self.running, row)), LOG_SECONDS)
+
+    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        self._on_run("finish", lambda run: self._finish(run, aggregates, tables))
+
+    def finish_with(self, values: Callable[[], Mapping[str, Any]]) -> None:
+        """Logs what `values` makes, and nothing else, and closes the run."""
+
+        def log_and_close(run: Any) -> None:
+            self._log(run, dict(values()))
+            self._close(run, 0, {})
+
+        self._on_run("finish", log_and_close)
+
+    def fail(self, reason: str) -> None:
+        self._on_run("mark as failed", lambda run: self._close(run, 1, {"failed": reason}))
 
     def _started(self, run: Mapping[str, Any]) -> Any:
         import wandb
@@ -158,7 +166,7 @@ class WandbTracker(Tracker):
                 dir=str(self.dir),
                 id=self._id(run["run_id"]),
                 name=" ".join(filter(None, (self.varied, run["run_id"])))[:NAME_CHARACTERS],
-                config=_config(run) | ({"varied": self.varied} if self.varied else {}),
+                config=config_of(run) | ({"varied": self.varied} if self.varied else {}),
                 settings=_settings(wandb.Settings),
             )
 
@@ -168,27 +176,14 @@ class WandbTracker(Tracker):
         before = len([*self.dir.glob(f"wandb/*run-*{run_id}*")])
         return f"{run_id}-{before + 1}" if before else run_id
 
-    def _live(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        live = self.running
-        numbers = {
-            "running/accuracy": live.accuracy,
-            "running/tpf": live.tpf,
-            "running/tps": live.tps,
-            "running/errors": live.errors,
-            "sample/content_tokens": row.get("content_tokens"),
-            "sample/forwards": row.get("forwards"),
-            "sample/total_s": row.get("total_s"),
-        }
-        return {name: value for name, value in numbers.items() if value is not None}
-
     def _finish(self, run: Any, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         import wandb
 
         if "samples" in tables:
-            self._log(run, {"samples": wandb.Table(list(TABLE_COLUMNS), _sample_rows(tables["samples"]))})
+            self._log(run, {"samples": wandb.Table(list(TABLE_COLUMNS), sample_rows(tables["samples"]))})
         if "steps" in tables and tables["steps"].num_rows:
-            filled = wandb.Histogram(np_histogram=_step_histogram(tables["steps"]))
-            wins = wandb.Histogram(np_histogram=_histogram(tables["steps"]["winner"].to_numpy()))
+            filled = wandb.Histogram(np_histogram=step_histogram(tables["steps"]))
+            wins = wandb.Histogram(np_histogram=histogram_of(tables["steps"]["winner"].to_numpy()))
             self._log(run, {"tokens_per_step": filled, "winning_branch": wins})
         self._close(run, 0, aggregates)
 
@@ -216,7 +211,21 @@ class WandbTracker(Tracker):
                 run.finish(exit_code=1)
 
 
-def _config(run: Mapping[str, Any]) -> dict[str, Any]:
+def live_numbers(live: Running, row: Mapping[str, Any]) -> dict[str, float]:
+    """What is drawn as a run goes on, behind a sample."""
+    numbers = {
+        "running/accuracy": live.accuracy,
+        "running/tpf": live.tpf,
+        "running/tps": live.tps,
+        "running/errors": live.errors,
+        "sample/content_tokens": row.get("content_tokens"),
+        "sample/forwards": row.get("forwards"),
+        "sample/total_s": row.get("total_s"),
+    }
+    return {name: value for name, value in numbers.items() if value is not None}
+
+
+def config_of(run: Mapping[str, Any]) -> dict[str, Any]:
     """The run row without the empty columns; JSON columns as objects, which W&B can filter by."""
     config = {name: value for name, value in run.items() if value is not None and name != "aggregates"}
     for name in ("config", "versions", "host"):
@@ -252,7 +261,7 @@ def _no_terminal() -> Iterator[None]:
             sys.stdin = stdin
 
 
-def _sample_rows(samples: pa.Table) -> list[list[Any]]:
+def sample_rows(samples: pa.Table) -> list[list[Any]]:
     rows = samples.slice(0, TABLE_ROWS).select(list(TABLE_COLUMNS)).to_pylist()
     return [[_short(row[name]) for name in TABLE_COLUMNS] for row in rows]
 
@@ -261,14 +270,14 @@ def _short(value: Any) -> Any:
     return value[:TEXT_CHARACTERS] if isinstance(value, str) else value
 
 
-def _step_histogram(steps: pa.Table) -> tuple[Any, Any]:
+def step_histogram(steps: pa.Table) -> tuple[Any, Any]:
     """How many steps filled 0, 1, 2, ... tokens."""
     import pyarrow.compute as pc
 
-    return _histogram(pc.list_value_length(steps["positions"]).to_numpy())
+    return histogram_of(pc.list_value_length(steps["positions"]).to_numpy())
 
 
-def _histogram(values: Any) -> tuple[Any, Any]:
+def histogram_of(values: Any) -> tuple[Any, Any]:
     """How often 0, 1, 2, ... occur, as numpy's histogram gives it; W&B takes 512 bins at most."""
     import numpy as np
 
