@@ -48,8 +48,8 @@ def test_with_endless_bandwidth_a_step_is_two_operations_a_number_and_token() ->
 def test_ranks_send_records_of_masked_positions_and_a_commit_sends_the_cache() -> None:
     slow_link = replace(SLOW_MEMORY, link=1e9)
     one_phase = step(DREAM, WORK, Setup(slow_link, branch_ranks=4, protocol="single_phase"))
-    assert one_phase.link_bytes == 6 * 32 * 16  # two of eight rows are this rank's own
-    assert one_phase.branch_link == pytest.approx(COLLECTIVE_S + 6 * 32 * 16 / 1e9)
+    assert one_phase.link_bytes == 6 * 32 * 12  # two of eight rows are this rank's own
+    assert one_phase.branch_link == pytest.approx(COLLECTIVE_S + 6 * 32 * 12 / 1e9)
     both = step(DREAM, WORK, Setup(slow_link, branch_ranks=4))
     assert both.link_bytes == one_phase.link_bytes + 10 * 2 * 28 * 4 * 128 * 2
     logits = step(DREAM, WORK, Setup(slow_link, branch_ranks=4, protocol="single_phase", gather="logits"))

@@ -22,7 +22,7 @@ ACTIVATION = 2  # bytes of a number between layers, and of keys and values: bflo
 FLOAT32 = 4
 WEIGHT = {"bfloat16": 2, "w8a8": 1}  # bytes of a number of a layer's matrices; embedding and head stay bfloat16
 RATE = {"bfloat16": "bfloat16", "w8a8": "int8"}  # the device's rate for products with these matrices
-RECORD = 8 + 2 * FLOAT32  # of a masked position between ranks: its id, probability and one confidence
+RECORD = 3 * 4  # bytes of a masked position between ranks: its id, probability and one confidence
 READ_LOGITS = 3 * FLOAT32  # bytes that softmax and arg max move for a logit, in float32
 
 

@@ -52,6 +52,14 @@ class Segment:
     shadow: tuple[int, int] | None = None
     window: list[tuple[Tensor, Tensor]] | None = None
 
+    def positions(self) -> Tensor:
+        """Where the columns of a row stand [W]."""
+        W, device = self.tokens_RW.shape[1], self.tokens_RW.device
+        if self.shadow is None:
+            return torch.arange(self.start, self.start + W, device=device)
+        shadow = torch.arange(*self.shadow, device=device)
+        return torch.cat([torch.arange(self.start, self.start + W - len(shadow), device=device), shadow])
+
     def commit(self, row: int, start: int, end: int) -> None:
         """Copies what `row` computed for positions [start, end) in the last forward into the cache."""
         assert self.window is not None, "nothing to commit before a forward"

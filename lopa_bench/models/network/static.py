@@ -58,17 +58,17 @@ def _up(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
-def filled_up(segment: Segment, bucket: Bucket, config: ModelConfig, dtype: torch.dtype) -> Inputs:
+def filled_up(segment: Segment, bucket: Bucket, mask_id: int, dtype: torch.dtype) -> Inputs:
     """Tokens [R, W], positions [W], an additive mask [P] over what is cached and one [R, W, W] over the own window.
 
     What was added is mask tokens that nobody sees and that see what is there, so that no softmax is empty.
     """
     tokens_RW, device = segment.tokens_RW, segment.tokens_RW.device
     rows, width = tokens_RW.shape
-    filled_RW = torch.full((bucket.rows, bucket.window), config.mask_id, dtype=tokens_RW.dtype, device=device)
+    filled_RW = torch.full((bucket.rows, bucket.window), mask_id, dtype=tokens_RW.dtype, device=device)
     filled_RW[:rows, :width] = tokens_RW
-    last = config.max_positions - 1
-    position_W = (torch.arange(bucket.window, device=device) + segment.start).clamp_(max=last)
+    position_W = torch.zeros(bucket.window, dtype=torch.int64, device=device)
+    position_W[:width] = segment.positions()
     past_P = torch.full((bucket.past,), -torch.inf, dtype=dtype, device=device)
     past_P[: segment.start] = 0
     if segment.suffix is not None:
@@ -138,7 +138,7 @@ class StaticSteps(nn.Module):
             hidden_TD: Tensor = self.network(segments, keep)
             return hidden_TD
         bucket = bucket_of(segment)
-        inputs = filled_up(segment, bucket, self.config, self.embed.weight.dtype)
+        inputs = filled_up(segment, bucket, self.config.mask_id, self.embed.weight.dtype)
         hidden_TD, k_LRKWE, v_LRKWE = self._outputs(bucket, inputs, segment.cache)
         if keep:
             own = slice(None), slice(R), slice(None), slice(W)

@@ -72,7 +72,7 @@ class Transformer(nn.Module):
         `keep=True` leaves every layer's keys and values in `segment.window` for a later `segment.commit`.
         """
         tokens_T = torch.cat([s.tokens_RW.reshape(-1) for s in segments])
-        position_T = torch.cat([self._positions(s) for s in segments])
+        position_T = torch.cat([s.positions().repeat(len(s.tokens_RW)) for s in segments])
         x_TD, cos_TS, sin_TS = self.enter(tokens_T, position_T)
         if keep:
             for segment in segments:
@@ -86,15 +86,6 @@ class Transformer(nn.Module):
         x_TD = self.embed(tokens_T)
         dtype = torch.float32 if self.config.rope_float32 else x_TD.dtype
         return x_TD, self.cos[position_T].to(dtype), self.sin[position_T].to(dtype)
-
-    def _positions(self, segment: Segment) -> Tensor:
-        R, W = segment.tokens_RW.shape
-        device = segment.tokens_RW.device
-        if segment.shadow is None:
-            return torch.arange(segment.start, segment.start + W, device=device).repeat(R)
-        shadow = torch.arange(*segment.shadow, device=device)
-        text = torch.arange(segment.start, segment.start + W - len(shadow), device=device)
-        return torch.cat([text, shadow]).repeat(R)
 
     def hidden(self, tokens_RW: Tensor, mask: Tensor | None = None) -> Tensor:
         """Hidden states [R, W, D] of R independent sequences without a cache (training, parity checks)."""
