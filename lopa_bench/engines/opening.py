@@ -9,6 +9,9 @@ from lopa_bench.engines.base import Engine
 from lopa_bench.plan.plan import Plan
 from lopa_bench.settings.backend import LocalSettings
 
+# Read by torch as it is loaded: what breaks between ranks is told in one sentence, not in C++ traces.
+QUIET = ("TORCH_CPP_LOG_LEVEL", "FATAL")
+
 
 def open_engine(plan: Plan, run_folder: Any) -> Engine:
     """The engine for a plan's backend and decoder. Raises CheckpointError or BackendError."""
@@ -25,6 +28,7 @@ def open_engine(plan: Plan, run_folder: Any) -> Engine:
 
         return DiffusionGemmaEngine(plan)
     if _is_shared(plan):
+        os.environ.setdefault(*QUIET)
         from lopa_bench.engines.ranked import RankedEngine
 
         return RankedEngine(plan)
@@ -37,6 +41,7 @@ def followed(plan: Plan) -> bool:
     """Whether this process was launched as a further rank of a decode; it has then done its part."""
     if not (_is_shared(plan) and os.environ.get("RANK", "0") != "0"):
         return False
+    os.environ.setdefault(*QUIET)
     from lopa_bench.engines.ranked import followed
 
     return followed(plan)
@@ -45,6 +50,7 @@ def followed(plan: Plan) -> bool:
 def dismiss(plan: Plan) -> None:
     """Tells ranks that were launched beside this one that there is nothing to decode."""
     if _is_shared(plan) and os.environ.get("WORLD_SIZE", "1") != "1":
+        os.environ.setdefault(*QUIET)
         from lopa_bench.engines.ranked import dismiss
 
         dismiss(plan)

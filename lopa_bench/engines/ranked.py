@@ -32,6 +32,7 @@ from lopa_bench.models.device import device_kind
 from lopa_bench.models.network.static import Network
 from lopa_bench.models.network.tensor_parallel import shared
 from lopa_bench.models.network.transformer import Transformer
+from lopa_bench.plan.configured import configured
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.settings.backend import LocalSettings
@@ -40,7 +41,6 @@ from lopa_bench.system.channel import Channel
 from lopa_bench.system.processes import Crew
 
 FOLLOWER = f"{__name__}:main"
-QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # what breaks a collective is told here, in one sentence
 PLACED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
@@ -73,9 +73,9 @@ class RankedEngine(MaskedEngine):
         first = Place(0, settings.branch_ranks, settings.tensor_ranks)
         ranks = Ranks(first, "127.0.0.1", 0, settings.rank_timeout_s, owner=True)
         for rank in range(1, settings.ranks):
-            child = self.crew.start(f"rank {rank}", FOLLOWER, QUIET | dict.fromkeys(PLACED))
+            child = self.crew.start(f"rank {rank}", FOLLOWER, dict.fromkeys(PLACED))
             child.channel.send(rank=rank, port=ranks.port, resolved=plan.resolved)
-            ranks.children[rank] = child
+            ranks.started(rank, child)
         return ranks
 
     def _backend_of(self, network: Network, settings: LocalSettings) -> LocalBackend:
@@ -192,7 +192,7 @@ def main(channel: Channel) -> None:
     ranks = Ranks(place, "127.0.0.1", told["port"], settings.rank_timeout_s)
     try:
         with redirect_stderr(io.StringIO()):  # rank 0 says the same
-            plan = make_plan(config, told["resolved"])
+            plan = make_plan(*configured(config, told["resolved"]))
     except Exception as error:
         ranks.fail(error)
         sys.exit(1)

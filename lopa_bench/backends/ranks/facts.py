@@ -32,7 +32,7 @@ def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 def flat(facts: Any, name: str = "") -> dict[str, Any]:
     """Nested facts by dotted name."""
-    if not isinstance(facts, Mapping) or not facts:
+    if not isinstance(facts, Mapping) or (name and not facts):
         return {name: facts}
     found: dict[str, Any] = {}
     for key, value in facts.items():

@@ -47,6 +47,9 @@ class Watched(Protocol):
     """A process that was started here."""
 
     @property
+    def pid(self) -> int: ...
+
+    @property
     def is_alive(self) -> bool: ...
 
     def ended(self) -> str: ...
@@ -69,36 +72,44 @@ class Ranks:
         try:
             store = dist.TCPStore(host, port, None, owner, limit, wait_for_workers=False)
         except RuntimeError as error:
+            does = "cannot listen" if owner else "cannot reach rank 0"
             said = str(error).splitlines()[0]
-            raise RankError(f"{self._names[place.rank]} cannot reach rank 0 at {host}:{port}: {said}") from None
+            raise RankError(f"{self._names[place.rank]} {does} at {host}:{port}: {said}") from None
         self.port, self.store = store.port, dist.PrefixStore(prefix, store)
+
+    def started(self, rank: int, child: Watched) -> None:
+        """This process started that rank."""
+        self.children[rank] = child
+        self._names[rank] += f" (process {child.pid})"
 
     def join(self, facts: Mapping[str, Any]) -> None:
         """Meets the other ranks; all must be there in `timeout_s` and bring the same facts. Raises RankError."""
         written = json.dumps({"host": platform.node(), "pid": os.getpid(), "facts": facts}, default=str)
         mine = json.loads(written)
+        self._set(f"beat/{self.place.rank}", "0 0")
         self._set(f"joined/{self.place.rank}", written)
         threading.Thread(target=self._beat, daemon=True).start()
         for rank in range(self.place.size) if self.place.leads else (0,):
-            found = json.loads(self._wait(f"joined/{rank}", [rank], within=self.timeout_s))
+            found = json.loads(self._wait(f"joined/{rank}", rank, within=self.timeout_s))
             if not found:
                 raise Dismissed("there is nothing to decode")
-            self._names[rank] += f" ({found['host']}, process {found['pid']})"
+            self._names[rank] = f"rank {rank} of {self.place.size} (process {found['pid']} on {found['host']})"
             first, other = (mine, found) if self.place.leads else (found, mine)
             if told := differences(first["facts"], other["facts"]):
                 if not self.place.leads:
-                    raise LostContact(told)
+                    raise LostContact(f"{self._names[self.place.rank]} is unlike rank 0: {told}")
+                self._say("lost")
                 raise RankError(f"{self._names[rank]} is unlike rank 0: {told}; allowed: the same on all ranks")
         if self.place.leads:
             self._set("all", "joined")
-        self._wait("all", [0])
+        self._wait("all", 0)
 
     def dismiss(self) -> None:
         """Rank 0, instead of joining: there is nothing to decode."""
         self._set("joined/0", "{}")
         with suppress(RankError):
             for rank in range(1, self.place.size):
-                self._wait(f"joined/{rank}", [rank], within=self.timeout_s)
+                self._wait(f"joined/{rank}", rank, within=self.timeout_s)
             time.sleep(BEAT_S)  # the store may be here, and they have yet to read it
 
     def work(self, units: Sequence[Any] | None) -> None:
@@ -110,7 +121,7 @@ class Ranks:
     def next_work(self) -> list[Any] | None:
         """The others: what rank 0 says next."""
         self._works += 1
-        units: list[Any] | None = json.loads(self._wait(f"work/{self._works}", [0]))
+        units: list[Any] | None = json.loads(self._wait(f"work/{self._works}", 0))
         return units
 
     def turn(self) -> None:
@@ -121,10 +132,11 @@ class Ranks:
         here, go = f"here/{self._turns}", f"go/{self._turns}"
         if not self.place.leads:
             self._set(f"{here}/{self.place.rank}", "")
-            self._wait(go, [0])
+            self._wait(go, 0)
             return
         for rank in range(1, self.place.size):
-            self._wait(f"{here}/{rank}", [rank])
+            # Behind the first turn there is nothing left that could take a rank long.
+            self._wait(f"{here}/{rank}", rank, within=self.timeout_s if self._turns > 1 else None)
         self._set(go, "")
 
     def explain(self, error: RuntimeError) -> RankError:
@@ -151,8 +163,10 @@ class Ranks:
         return RankError(f"the ranks lost each other: {str(error).splitlines()[0]}; {GOES_ON}")
 
     def fail(self, error: BaseException) -> None:
-        """Leaves word of what ends this rank."""
-        if not isinstance(error, LostContact):
+        """Leaves word of what ends this rank; that another one did is no fault of its own."""
+        if isinstance(error, RankError):
+            self._say("lost")
+        else:
             text = str(error) if isinstance(error, BackendError) else f"{type(error).__name__}: {error}"
             self._say(f"failed: {text.splitlines()[0] if text else type(error).__name__}")
 
@@ -172,8 +186,8 @@ class Ranks:
         kind = RankError if self.place.leads or rank == 0 else LostContact
         return kind(f"{self._names[rank]} {reason}; {GOES_ON}")
 
-    def _wait(self, key: str, ranks: Sequence[int], within: float | None = None) -> bytes:
-        """The value of a key that these ranks or one of them will set, as long as they live. Raises RankError."""
+    def _wait(self, key: str, by: int, within: float | None = None) -> bytes:
+        """The value of a key that rank `by` will set, as long as all live and in `within` seconds. Raises RankError."""
         began = judged = time.monotonic()
         pause = FIRST_PAUSE_S
         try:
@@ -183,27 +197,25 @@ class Ranks:
                 if time.monotonic() - judged < BEAT_S:
                     continue
                 judged = time.monotonic()
-                for rank in ranks:
-                    self._check_alive(rank, is_joining=within is not None)
+                for rank in range(self.place.size) if self.place.leads else (0,):
+                    self._check_alive(rank)
                 if within is not None and judged - began > within:
-                    missing = ", ".join(self._names[rank] for rank in ranks)
-                    raise RankError(f"{missing} did not join in {within:g} s (backend.rank_timeout_s); {GOES_ON}")
+                    does = "stands still: no answer came" if self._turns else "did not join"
+                    raise self._gone(by, f"{does} in {within:g} s (backend.rank_timeout_s)")
             return bytes(self.store.get(key))
         except RankError:
             raise
         except RuntimeError:
             raise self._gone(0, GONE_WITH_STORE) from None
 
-    def _check_alive(self, rank: int, is_joining: bool) -> None:
+    def _check_alive(self, rank: int) -> None:
         """Raises RankError for a rank that ended, or whose beat has stopped for as long as ranks are waited for."""
         if rank == self.place.rank:
             return
         if reason := self._why_gone(rank):
             raise self._gone(rank, reason)
-        if is_joining:
-            return
         beat, now = self._beat_of(rank), time.monotonic()
-        if self._seen.get(rank, (None, 0))[0] != beat:
+        if not beat or self._seen.get(rank, (b"", 0.0))[0] != beat:
             self._seen[rank] = beat, now
         elif now - self._seen[rank][1] > self.timeout_s:
             raise self._gone(rank, f"has given no sign of life for {self.timeout_s:g} s")
