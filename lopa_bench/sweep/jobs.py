@@ -29,6 +29,7 @@ from lopa_bench.metrics.varied import as_text, by_name
 from lopa_bench.records.schema import to_json
 from lopa_bench.settings.config import escaped
 from lopa_bench.system.out_of_memory import oom_kills
+from lopa_bench.system.processes import environment
 from lopa_bench.system.storage import whole_file
 from lopa_bench.system.streams import secure
 
@@ -162,7 +163,7 @@ def _watch(report: JobReport, cwd: str) -> None:
     began, kills = time.monotonic(), oom_kills()
     with open(folder / LOG, "ab", buffering=0) as log:
         process = subprocess.Popen(
-            command, cwd=cwd, env=_environment(), start_new_session=True,
+            command, cwd=cwd, env=environment(), start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stderr is not None
@@ -191,14 +192,6 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _environment() -> dict[str, str]:
-    """Hydra's own variables must not reach the job's process. Its log holds every character, whatever the terminal can
-    show.
-    """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HYDRA_")}
-    return kept | {"PYTHONIOENCODING": "utf-8"}
 
 
 def _tee(source: IO[bytes], log: IO[bytes], job: int) -> None:

@@ -97,13 +97,13 @@ class Crew:
     def __init__(self) -> None:
         self.children: list[Child] = []
 
-    def start(self, name: str, target: str, environment: Mapping[str, str | None] | None = None) -> Child:
-        """A process that calls `target` ("module:function") with its channel. An environment variable of None is
-        taken away. To be called in a thread that lives on: to the kernel it is the parent.
+    def start(self, name: str, target: str, changes: Mapping[str, str | None] | None = None) -> Child:
+        """A process that calls `target` ("module:function") with its channel. `changes`: of its environment; a variable
+        of None is taken away. To be called in a thread that lives on: to the kernel it is the parent.
         """
         here, there = Pipe()
         process = subprocess.Popen(
-            [sys.executable, "-c", START, target, str(there.fileno())], env=_environment(environment or {}),
+            [sys.executable, "-c", START, target, str(there.fileno())], env=environment(changes),
             pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         there.close()
@@ -142,11 +142,13 @@ def main() -> int:
     return 0
 
 
-def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Hydra's own variables are of the parent's run. What is printed holds every character."""
+def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """That of a process that is started here: without Hydra's own variables, which are of this one's run. What it
+    prints holds every character, whatever the terminal can show.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HYDRA_")}
     kept |= {"PYTHONIOENCODING": "utf-8"}
-    for name, value in changes.items():
+    for name, value in (changes or {}).items():
         if value is None:
             kept.pop(name, None)
         else:
