@@ -21,8 +21,8 @@ LONGEST = 60  # characters of a name in a cell; the whole of it is on the page o
 NOTE = (
     "Ranges are 95 % intervals; rows on other problems, models or machines are no match for each other. Against its "
     "base: ratios and differences over the same problems, lookahead beside its base decoder, others beside greedy; p "
-    "is McNemar's, adjusted for all comparisons of this page. No significant loss: the "
-    "score is not significantly below the base's, which over few problems is no proof that nothing is lost."
+    "is McNemar's, adjusted for all comparisons of this page. No significant loss: not "
+    "significantly below the base by the p that is not adjusted, which over few problems is no proof of equality."
 )
 
 
@@ -72,7 +72,7 @@ def _heads() -> Iterator[tuple[str, str, str]]:
 
 def _row(entry: Entry) -> str:
     run, against = entry.run, entry.against
-    name = clipped(decoding(run), LONGEST)
+    name = clipped(decoding(run), LONGEST).replace(" = ", "\u00a0=\u00a0")
     settings = f'<small class="settings">{html(clipped(entry.settings, LONGEST))}</small>' if entry.settings else ""
     if entry.tried is not None:
         settings += f"<small>{f'one of {entry.tried} settings tried' if entry.tried > 1 else 'not tuned'}</small>"

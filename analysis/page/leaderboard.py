@@ -111,8 +111,11 @@ class Leaderboard:
                 run_id = self._against[run_id].a.id
 
     def _is_worse(self, run_id: str) -> bool:
+        """By the p value that is not adjusted: of the two it finds a loss first."""
         one = self._against.get(run_id)
-        return one is not None and is_significant(one) and (difference_of(one) or 0.0) < 0
+        if one is None or one.numbers.mcnemar_p is None:
+            return False
+        return one.numbers.mcnemar_p < LEVEL and (difference_of(one) or 0.0) < 0
 
     def _entry(self, run: Run, is_fastest: bool = False, is_best: bool = False, tried: int | None = None) -> Entry:
         numbers = self.study.numbers(run)
@@ -157,12 +160,6 @@ def values_of(run: Run, numbers: Estimates) -> dict[str, Estimate]:
         "tps": numbers.get("tps", preset),
         "latency_s": numbers.get("latency_s"),
     }
-
-
-def is_significant(one: Comparison) -> bool:
-    """Whether the scores differ, by McNemar's test adjusted for the number of comparisons."""
-    p = p_of(one)
-    return p is not None and p < LEVEL
 
 
 def p_of(one: Comparison) -> float | None:

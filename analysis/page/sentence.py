@@ -116,7 +116,8 @@ def _score(one: Comparison, tests: int) -> str:
     how = f"it solves {points} {'fewer' if difference < 0 else 'more'}, which may be chance"
     if numbers.only_a_correct == numbers.only_b_correct:
         how = "it solves as many, not all the same"
-    return f"{how}: {test}, 95 % interval {low} to {high} points"
+    alone = " (not adjusted)" if tests > 1 else ""
+    return f"{how}: {test}, 95 % interval {low} to {high} points{alone}"
 
 
 def _alone(study: Study) -> str:

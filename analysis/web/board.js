@@ -23,7 +23,7 @@
       const kind = select?.value ?? "";
       const rows = [...body.rows];
       const found = rows.filter((row) => {
-        const text = row.textContent.toLowerCase();
+        const text = row.textContent.toLowerCase().replace(/\u00a0/g, " ");
         return words.every((word) => text.includes(word)) && (!kind || row.dataset.kind.split(" ").includes(kind));
       });
       const shown = new Set(state.all ? found : found.slice(0, FIRST));
