@@ -166,7 +166,7 @@ def test_a_job_whose_run_is_locked_is_refused_and_says_by_whom(tmp_path: Path) -
     lock = Lock(tmp_path)
     script = f"from pathlib import Path; from lopa_bench.records.locks import Lock; Lock(Path({str(tmp_path)!r}))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert f"Locked: {tmp_path}/lock is held by process {os.getpid()} on" in done.stderr
+    assert f"Locked: {tmp_path}/.lock is held by process {os.getpid()} on" in done.stderr
     lock.release()
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
 
