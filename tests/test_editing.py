@@ -240,6 +240,16 @@ def test_saber_fills_above_the_mean_and_takes_back_what_fell_most() -> None:
     assert revision.positions.tolist() == []
 
 
+@pytest.mark.parametrize(("filled", "taken"), [(2, 1), (8, 1), (9, 2), (17, 3)])
+def test_saber_takes_back_an_eighth_of_what_it_fills(filled: int, taken: int) -> None:
+    saber, branch = rule(Saber, 30, tokens_per_step=2), Branch.start([0])
+    saber.decide(with_standing(view_of(list(range(1, 31)), [0.5, 0.5] + [0.1] * 28), view_of([], [])), branch)
+    masks = view_of(list(range(3, 31)), [0.6] * filled + [0.1] * (28 - filled))
+    chosen, revision = saber.decide(with_standing(masks, view_of([1, 2], [0.5, 0.5])), branch)
+    assert revision is not None
+    assert filled - len(chosen) + len(revision.positions) == taken
+
+
 def test_saber_may_open_a_finished_block_again() -> None:
     """And then that block's masks take part with those of the newest."""
     opened = 0

@@ -53,6 +53,7 @@ class Lane:
             for position in [
                 *([] if step["extra"] is None else [step["extra"]]),
                 *(place for place, _ in step["fill"]),
+                *(place for place, _, behind in step.get("edits", ()) if behind is not None),  # its last form counts
             ]:
                 self.filled_at[position] = step["done"]
 
