@@ -91,6 +91,17 @@ def test_strict_match_is_ours_and_so_are_the_texts(tmp_path: Path, warm: Warm) -
     assert len(find_runs(tmp_path / "out")) == 1
 
 
+def test_two_devices_give_the_same_numbers(tmp_path: Path) -> None:
+    found = []
+    for name, config in (("one", MODEL), ("two", f"{MODEL} run.devices=cpu:2")):
+        (tmp_path / name).mkdir()
+        done = evaluate(tmp_path / name, TASK, config=config)
+        assert done.returncode == 0, done.stderr
+        (path,) = (tmp_path / name / "results").rglob("results*.json")
+        found.append(json.loads(path.read_text())["results"]["gsm8k_local"])
+    assert found[0] == found[1]
+
+
 def test_a_likelihood_is_refused_before_anything_else(tmp_path: Path) -> None:
     done = evaluate(tmp_path, CHOICE)
     assert (done.returncode, done.stderr.splitlines()[-1][:36]) == (2, "error: choice (multiple_choice): thi")

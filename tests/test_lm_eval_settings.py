@@ -17,7 +17,7 @@ from lopa_bench.errors import ConfigError
 from lopa_bench.lm_eval.likelihood import Bound, Scorer, masks, seed_of
 from lopa_bench.lm_eval.requests import Request, write_requests
 from lopa_bench.lm_eval.results import _verdicts
-from lopa_bench.lm_eval.settings import Generating, agreed, generating, quoted, words_of
+from lopa_bench.lm_eval.settings import Generating, agreed, composed, generating, quoted, words_of
 from lopa_bench.models.loaded import load
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.model import ModelSettings
@@ -59,11 +59,14 @@ def test_what_cannot_be_followed_is_refused_by_name(arguments: Mapping[str, Any]
 
 def test_words_that_are_lm_evals_business_are_refused() -> None:
     assert words_of("model=mini \"model.name='a, b'\"") == ["model=mini", "model.name='a, b'"]
-    for word in ("task=gsm8k", "+task.limit=3", "run.shard=0/2", "tracker=wandb"):
+    for word in ("task=gsm8k", "+task.limit=3", "run.shard=0/2", "tracker=wandb", "hydra.mode=RUN"):
         with pytest.raises(ConfigError, match=r"config: .* is not allowed here"):
             words_of(f"model=mini {word}")
     with pytest.raises(ConfigError, match="cannot be read"):
         words_of("model='mini")
+    with pytest.raises(ConfigError, match="is a sweep"):
+        composed(["+experiment=ablation/k"])
+    assert composed(["decoder.k=3"]).decoder.k == 3
     assert agreed(["run.batch=4"], "run.batch", 4, 4, "--batch_size") == 4
     with pytest.raises(ConfigError, match=r"run.batch=4 in config and --batch_size=8 contradict"):
         agreed(["run.batch=4"], "run.batch", 4, 8, "--batch_size")

@@ -22,12 +22,13 @@ from omegaconf import OmegaConf
 from lopa_bench.errors import ConfigError
 from lopa_bench.lm_eval.likelihood import Bound, why_not
 from lopa_bench.lm_eval.requests import Request, write_requests
-from lopa_bench.lm_eval.results import Continued, summary, texts_of
+from lopa_bench.lm_eval.results import Continued, summary, texts_of, warn_of_failed
 from lopa_bench.lm_eval.settings import agreed, composed, generating, quoted, words_of
 from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.text.tokenizers import Codec, load_tokenizer
 from lopa_bench.run.start import run_here
 from lopa_bench.settings.config import Config
+from lopa_bench.settings.unread import check_read, check_read_alone
 from lopa_bench.settings.validate import validate
 
 NAME = "lopa_bench"
@@ -75,6 +76,8 @@ class LopaBench(LM):
         made: Any = OmegaConf.to_object(self.settings)
         assert isinstance(made, Config)
         validate(made)
+        check_read(made)
+        check_read_alone(made)
         self.config = made
         self.bound = Bound.make(likelihood, mc_num, seed)
         self.done: list[Continued] = []
@@ -134,6 +137,7 @@ class LopaBench(LM):
         with _command_line([*told, *changes]) as words:
             result = run_here(composed(words), is_alone=True)
         self.done.append(Continued(task, result.folder, named))
+        warn_of_failed(task, result.folder)
         return texts_of(result.folder, len(members), repeats, asked.stop)
 
     # chat

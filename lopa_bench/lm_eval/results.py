@@ -50,6 +50,16 @@ def texts_of(folder: Path, problems: int, samples: int, stop: Sequence[str]) -> 
     return texts
 
 
+def warn_of_failed(task: str, folder: Path) -> None:
+    """Says that some requests were answered with nothing, and why."""
+    rows = read_samples(folder, ("finish_reason", "error")).to_pylist()
+    failed = [row for row in rows if row["finish_reason"] in ERROR_REASONS]
+    if failed:
+        why = f"{failed[0]['finish_reason']}: {failed[0]['error']}"
+        text = f"warning: {len(failed)} of {len(rows)} requests of {task} failed and were answered with '' ({why})"
+        print(text, file=sys.stderr)
+
+
 def summary(lm: Any) -> dict[str, Any]:
     """The numbers of a class that has answered requests: by task, with the runs that hold the rows."""
     by_task: dict[str, list[Continued]] = defaultdict(list)
@@ -91,9 +101,6 @@ def reporting(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         for task, numbers in found["tasks"].items():
             if task in results["results"]:
                 results["results"][task] |= {f"{name},{numbers['preset']}": numbers[name] for name in SHOWN}
-            if numbers["errors"]:
-                failed = f"{numbers['errors']} of {numbers['n']} requests of {task}"
-                print(f"warning: {failed} failed and were answered with an empty text", file=sys.stderr)
         return results
 
     return with_runs

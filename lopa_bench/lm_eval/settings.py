@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NOT_HERE = {
     "task": "tasks are lm-eval's: --tasks, --limit, --num_fewshot",
     "run.shard": "every request needs an answer",
+    "hydra": "lm-eval is the program that runs",
     "tracker": "lm-eval has trackers of its own (--wandb_args); lopa-bench send sends a finished run",
 }
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # the names that lm-eval knows
@@ -30,6 +31,8 @@ def words_of(config: str | Sequence[str] | None) -> list[str]:
     """The words of a command line that `config` holds. Raises ConfigError for one that has no place here."""
     if config is None:
         return []
+    if not isinstance(config, (str, list, tuple)):
+        raise ConfigError(f"config={config} is not allowed; allowed: words such as model=mini, in one text or a list")
     try:
         words = shlex.split(config) if isinstance(config, str) else [str(word) for word in config]
     except ValueError as error:
@@ -46,6 +49,7 @@ def composed(words: Sequence[str]) -> DictConfig:
     """The configuration that these words make of conf/. Raises ConfigError, or what Hydra raises."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
+    from hydra.types import RunMode
 
     from lopa_bench.entry import prepare
     from lopa_bench.settings.arguments import check
@@ -56,6 +60,9 @@ def composed(words: Sequence[str]) -> DictConfig:
     prepare()
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        whole = compose("config", overrides=list(words), return_hydra_config=True)
+        if whole.hydra.mode == RunMode.MULTIRUN:
+            raise ConfigError(f"config={' '.join(words)} is a sweep; allowed: the settings of one run")
         return compose("config", overrides=list(words))
 
 
