@@ -120,6 +120,7 @@ def test_other_devices_are_refused(text: str) -> None:
         ({"run": RunSettings(devices="cpu:2"), "backend": LocalSettings(device="cuda")}, "backend.device=cuda name"),
         ({"backend": LocalSettings(prefix_reuse="approximate")}, "run.devices=2 is not allowed with backend.prefix"),
         ({"run": RunSettings(devices=" ")}, "run.devices is empty"),
+        ({"backend": LocalSettings(branch_ranks=2)}, "run.devices=2 is not allowed with backend.branch_ranks=2"),
     ],
 )
 def test_devices_with_what_they_cannot_be_with_are_refused(changes: dict[str, Any], message: str) -> None:
