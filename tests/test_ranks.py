@@ -108,8 +108,8 @@ def test_the_whole_grid(k: int, model: str) -> None:
         prompts = [[104, 260, 33, 90, 12, 300, 41], [77, 12, 30, 8, 400, 219]]
     else:
         local, prompts = network(model), PROMPTS
-    for attention in ("block_causal", "full"):
-        given = jobs(local, prompts, k=k, attention=attention, gen_length=32)
+    for attention, base in (("block_causal", "d2f"), ("block_causal", "greedy"), ("full", "d2f")):
+        given = jobs(local, prompts, k=k, attention=attention, base=base, gen_length=32, block_size=8)
         expected = alone(local, given)
         for ranks in (1, 2, 3, 4):
             for protocol in ("two_phase", "single_phase") if attention == "block_causal" else ("two_phase",):
@@ -172,24 +172,39 @@ def test_only_masked_positions_and_three_numbers_for_each_are_sent() -> None:
     local = network()
     links: dict[int, Any] = {}
     given = jobs(local, PROMPTS[:1], k=3)
-    found = on_ranks(
-        local, 2, given, check=False, meddle=lambda rank, backend: links.update({rank: backend.link})
-    )  # fmt: skip
+    found = on_ranks(local, 2, given, check=False, meddle=lambda rank, backend: links.update({rank: backend.link}))
     generation, traffic = found[0][0].generation, found[0][0].traffic
     assert generation is not None
     assert traffic is not None
     assert len(traffic) == generation.forwards
     assert {shape[0] for shape in links[0].shapes} == {3}
     assert max(shape[1] for shape in links[0].shapes) <= 2 * max(step.window_width for step in generation.steps)
-    config = local.config
-    per_position = 2 * config.layers * config.kv_heads * config.head_dim * 4
-    kept = [step.kept for step in generation.steps]
-    sent = [bytes_.commit for bytes_ in traffic[1:]]  # what a step keeps is sent with the next call
-    branches = [step.branches for step in generation.steps]
-    assert sent == [
-        (keep[1] - keep[0]) * per_position if keep and rows > 1 else 0 for keep, rows in zip(kept[:-1], branches)
-    ] or sent == [0] * len(sent)  # rank 0 sends what it owns and receives none of it
     assert all(bytes_.readout % 12 == 0 and bytes_.readout > 0 for bytes_ in traffic)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "settings"),
+    [
+        ("two_phase", {"base": "d2f", "attention": "full", "tau_add": 0.1, "tau_act": 0.5}),
+        ("two_phase", {"base": "greedy"}),
+        ("single_phase", {"base": "greedy"}),
+    ],
+)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_what_one_of_several_rows_keeps_reaches_all_ranks(ranks: int, protocol: str, settings: dict[str, Any]) -> None:
+    """By one message of all layers from the winner's rank; or by each rank's own row, without any."""
+    local = network()
+    given = jobs(local, PROMPTS[:1], k=3, gen_length=32, block_size=8, **settings)
+    found = on_ranks(local, ranks, given, protocol)
+    check_equal(alone(local, given), found)
+    generation = found[0][0].generation
+    assert generation is not None
+    kept = [step.kept[1] - step.kept[0] for step in generation.steps if step.kept and step.branches > 1]
+    assert kept, "a case without a commit of several rows shows nothing"
+    per_position = 2 * local.config.layers * local.config.kv_heads * local.config.head_dim * 4
+    for (outcome,) in found:
+        sent = sum(bytes_.commit for bytes_ in outcome.traffic or ())
+        assert sent == (sum(kept) * per_position if protocol == "two_phase" else 0)
 
 
 def test_a_cache_that_differs_is_found_by_the_check() -> None:

@@ -57,13 +57,12 @@ class RankedSession(Session):
 
     def open(self, request: Request, device: torch.device) -> Segment:
         """Carries out `keep` and lays out this rank's part of the call, which may have no row."""
-        before = self.link.received
+        self._committed = 0
         share = Share(len(request.ids), self.link.size)
         rows = share.computed(self.link.rank, spare=self.protocol.is_single)
         part = slice(rows.start, rows.stop)
         segment = super().open(replace(request, ids=request.ids[part], lengths=request.lengths[part]), device)
         self.request, self.share, self.rows = request, share, rows
-        self._committed = self.link.received - before
         return segment
 
     def _commit(self, keep: Keep) -> None:
@@ -79,6 +78,7 @@ class RankedSession(Session):
         if sent:
             kept_L2KWE = self._kept(keep)
             self.link.broadcast(kept_L2KWE, self.share.owner(keep.row))
+            self._committed = kept_L2KWE.nbytes
             if mine is None:
                 self.cache.k_LKPE[:, :, keep.start : keep.end] = kept_L2KWE[:, 0]
                 self.cache.v_LKPE[:, :, keep.start : keep.end] = kept_L2KWE[:, 1]
@@ -137,7 +137,7 @@ class RankedSession(Session):
             gathered = [packed.numpy()]
         else:
             gathered = self.link.gather(pack(values, max(counts)))
-        # A broadcast costs rank 0 nothing to receive; the record says what the others received.
+        # A broadcast costs its source nothing to receive; the record says what the others received.
         received = gathered[0].nbytes if self.share.rows == 1 else self.link.received - before
         self.traffic.append(Traffic(received, self._committed))
         return unpack(gathered, counts, list(values))
