@@ -34,7 +34,8 @@ class ThreadChild:
     def __init__(self, name: str, environment: Mapping[str, str | None]) -> None:
         here, there = Pipe()
         self.name, self.environment, self.channel = name, environment, Channel(here)
-        threading.Thread(target=self._work, args=(Channel(there),), daemon=True).start()
+        self._thread = threading.Thread(target=self._work, args=(Channel(there),), daemon=True)
+        self._thread.start()
 
     def _work(self, channel: Channel) -> None:
         threading.current_thread().name = self.name
@@ -48,7 +49,9 @@ class ThreadChild:
         return ENDED
 
     def kill(self) -> None:
+        """It ends as soon as it looks at its channel, and is waited for: it must not be at work in the next test."""
         self.channel.close()
+        self._thread.join(timeout=30)
 
 
 class ThreadCrew:
