@@ -145,7 +145,7 @@ def _replay_section(study: Study, folder: Path) -> str:
     runs = pair(study)
     sample = telling_sample(runs) if runs else None
     if runs is None or sample is None:
-        return '<p class="note">A replay needs a sweep of decoder.k with k = 0 in it.</p>'
+        return '<p class="note">No lookahead stands beside its base. The samples of each run, above, have replays.</p>'
     try:
         traces = [trace(run, sample) for run in runs]
     except RunError as error:
@@ -154,7 +154,7 @@ def _replay_section(study: Study, folder: Path) -> str:
     intro = (
         f"Problem {html(sample)}, {html(task_of(runs[0]))}, {html(model_of(runs[0]))}: "
         f"{' beside '.join(html(one['title']) for one in traces)}. "
-        "Any other: <code>python -m analysis replay RUN [RUN] --sample ID</code>."
+        "Any other: the samples of a run, linked in the table above, or <code>python -m analysis replay</code>."
     )
     return f"<p>{intro}</p>{fragment(traces)}"
 
@@ -183,7 +183,7 @@ def _page(
         f'<header><h1>{TITLE}</h1><nav aria-label="Contents"><ul>{links}</ul></nav></header>{body}'
         f'<footer class="notes">{facts}</footer>'
     )
-    picture = "figures/accuracy_tpf.png" if (board.entries and (made.url or "")) else None
+    picture = "figures/accuracy_tpf.png" if 'id="accuracy_tpf"' in body else None
     tags = meta(TITLE, sentence(board), made, picture)
     css = [palette.css(), *styles("page", "board", "replay")]
     return document(TITLE, head, css, scripts("replay", "board", "figures"), tags)

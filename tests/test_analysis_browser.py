@@ -1,5 +1,5 @@
 """The report, its pages of samples and its replays in a browser, from disk: `pip install -e .[browser]`, and a Chromium
-on the PATH. Where axe-core lies in node_modules (`npm install axe-core`), or $AXE_CORE names it, its rules are asked.
+on the PATH. Where axe-core is in node_modules (`npm install --no-save axe-core`), or $AXE_CORE names it, it judges too.
 """
 
 # ruff: noqa: F811
@@ -91,6 +91,8 @@ def test_heads_sort_and_words_filter_by_mouse_and_keyboard(wide: Any, many: Path
     assert shown.count() == 1
     assert "greedy" in shown.inner_text()
     assert _text(wide, ".count") == "1 of 27 runs"
+    wide.get_by_role("searchbox").first.fill("mbpp k = 0")  # one word, not k and 0
+    assert shown.count() == 1
 
 
 def test_a_point_tells_its_run_under_the_pointer_and_by_arrow_keys(page: Any, three: Path) -> None:

@@ -9,6 +9,8 @@
     return numbers.some(Number.isNaN) ? letters.compare(a, b) : numbers[0] - numbers[1];
   };
 
+  const plain = (text) => text.toLowerCase().replace(/\s*=\s*/g, "=");  // "k = 8" is one word
+
   function start(table) {
     const body = table.tBodies[0], controls = document.querySelector(`[data-for="${table.id}"]`);
     const input = controls?.querySelector("input[type=search]"), count = controls?.querySelector(".count");
@@ -19,18 +21,19 @@
     more.addEventListener("click", () => { state.all = true; show(); });
 
     function show() {
-      const words = (input?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+      const words = plain(input?.value ?? "").split(/\s+/).filter(Boolean);
       const kind = select?.value ?? "";
       const rows = [...body.rows];
       const found = rows.filter((row) => {
-        const text = row.textContent.toLowerCase().replace(/\u00a0/g, " ");
+        const text = plain(row.textContent);
         return words.every((word) => text.includes(word)) && (!kind || row.dataset.kind.split(" ").includes(kind));
       });
       const shown = new Set(state.all ? found : found.slice(0, FIRST));
       for (const row of rows) row.hidden = !shown.has(row);
       more.hidden = shown.size === found.length;
       more.textContent = `Show all ${found.length}`;
-      if (count) count.textContent = found.length === rows.length ? `${rows.length} ${table.dataset.noun ?? "runs"}` : `${found.length} of ${rows.length} ${table.dataset.noun ?? "runs"}`;
+      const noun = `${table.dataset.noun ?? "run"}${rows.length === 1 ? "" : "s"}`;
+      if (count) count.textContent = `${found.length === rows.length ? "" : `${found.length} of `}${rows.length} ${noun}`;
     }
 
     function sort(head) {

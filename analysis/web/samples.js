@@ -35,7 +35,7 @@
   }
   controls.append(make("span", { class: "count", role: "status" }));
   const box = here.appendChild(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Samples" }));
-  const table = box.appendChild(make("table", { id: "list", class: "list", "data-noun": "samples" }));
+  const table = box.appendChild(make("table", { id: "list", class: "list", "data-noun": "sample" }));
   table.append(make("caption", {}, "Samples in the order of the source; a problem opens its replay or its text"));
   const head = table.createTHead().insertRow();
   for (const index of columns) {
