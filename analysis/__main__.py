@@ -199,7 +199,7 @@ def _invariance(options: argparse.Namespace) -> None:
     from analysis.tables.invariance import tables
     from analysis.tables.render import to_markdown, write_table
 
-    found = tables(Study.finished(options.outputs).all_runs)
+    found = tables(Study.finished(options.outputs).runs)
     if not found[0].rows:
         raise ValueError(
             f"no two finished runs under {options.outputs} differ in nothing but how they computed (batch, dtype, "

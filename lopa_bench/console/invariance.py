@@ -31,7 +31,7 @@ def invariance_table(runs: Sequence[Measured]) -> Group | None:
 
     found = invariance(groups[0])
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
-    table.add_column("beside it", overflow="fold")
+    table.add_column("beside it", no_wrap=True)
     for name in ("samples", "other ids", "other verdicts", "other order", "accuracy"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("for example", overflow="fold")
