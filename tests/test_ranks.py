@@ -90,7 +90,7 @@ def test_what_is_sent_arrives_bit_for_bit() -> None:
     assert found["prob"].tobytes() == np.concatenate([values["prob"], values["prob"][:1]]).tobytes()
 
 
-@pytest.mark.parametrize(("k", "ranks"), [(0, 2), (1, 3), (3, 2), (7, 3), (8, 4)])
+@pytest.mark.parametrize(("k", "ranks"), [(0, 2), (3, 2), (8, 3)])
 @pytest.mark.parametrize("protocol", ["two_phase", "single_phase"])
 def test_ranks_decode_as_one_process(k: int, ranks: int, protocol: str) -> None:
     local = network()
@@ -185,16 +185,16 @@ def test_only_masked_positions_and_three_numbers_for_each_are_sent() -> None:
 @pytest.mark.parametrize(
     ("protocol", "settings"),
     [
-        ("two_phase", {"base": "d2f", "attention": "full", "tau_add": 0.1, "tau_act": 0.5}),
-        ("two_phase", {"base": "greedy"}),
-        ("single_phase", {"base": "greedy"}),
+        ("two_phase", {"attention": "full", "gen_length": 24, "block_size": 8}),
+        ("two_phase", {"base": "greedy", "block_size": 3}),
+        ("single_phase", {"base": "greedy", "block_size": 3}),
     ],
 )
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_what_one_of_several_rows_keeps_reaches_all_ranks(ranks: int, protocol: str, settings: dict[str, Any]) -> None:
     """By one message of all layers from the winner's rank; or by each rank's own row, without any."""
     local = network()
-    given = jobs(local, PROMPTS[:1], k=3, gen_length=32, block_size=8, **settings)
+    given = jobs(local, PROMPTS[:1], k=2, **settings)
     found = on_ranks(local, ranks, given, protocol)
     check_equal(alone(local, given), found)
     generation = found[0][0].generation
