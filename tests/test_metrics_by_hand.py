@@ -32,6 +32,7 @@ ROWS: list[dict[str, Any]] = [
 TOTALS = {
     "n": 4, "problems": 4, "errors": 1, "judged": 2, "unjudged": 1, "complete": False, "correct": 1,
     "finish_reasons": {"eos": 1, "stop": 1, "length": 1, "error": 1}, "machines": {"a": 2, "b": 1},
+    "workers": {"1": 4},
     "accuracy": 1 / 2, "accuracy_attempted": 1 / 4, "accuracy_ci95_method": "wilson", "pass_at": {"1": 1 / 2},
     "prompt_tokens": 24, "window_tokens": 112, "eos_tokens": 86, "content_tokens": 72, "rounds": 18, "forwards": 19,
     "rows": 43, "tokens_processed": 1000, "edits": 18, "edits_per_token": 18 / 72,
