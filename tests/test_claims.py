@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 
 from lopa_bench.entry import prepare
 from lopa_bench.metrics.statistics import wilson
+from lopa_bench.settings.arguments import with_devices
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.validate import validate
 from tasks.registry import make_task
@@ -47,7 +48,7 @@ def test_every_command_of_the_pages_is_valid(page: str, command: str) -> None:
     needed = [plugin for word, plugin in PLUGINS.items() if word in command]
     if not all(map(has_plugin, needed)):
         pytest.skip(f"{', '.join(needed)} is not installed")
-    words = [word for word in shlex.split(command) if word not in ("-m", "--multirun")]
+    words = [word for word in with_devices(shlex.split(command)) if word not in ("-m", "--multirun")]
     for example, real in PLACES.items():
         words = [word.replace(example, real) for word in words]
     prepare()

@@ -283,4 +283,4 @@ def test_any_window_goes_with_any_rule(
         decoder = resolve(config, {"random": base}, base)
         generation = backend(hashed(seed)).decode(decode(decoder, [0, 1], VOCAB)).generation
         assert generation is not None
-        check(generation, decoder.config)
+        check(generation, decoder.config, prompt=2)

@@ -51,6 +51,6 @@ def test_every_dependency_is_imported_somewhere_and_locked_in_its_range() -> Non
     packages = ("lopa_bench", "decoders", "tasks", "analysis")
     code = "".join(path.read_text() for package in packages for path in (ROOT / package).rglob("*.py"))
     for wanted in map(Requirement, PROJECT["dependencies"]):
-        module = {"hydra-core": "hydra"}.get(wanted.name, wanted.name.replace("-", "_"))
+        module = {"hydra-core": "hydra", "pillow": "PIL"}.get(wanted.name, wanted.name.replace("-", "_"))
         assert re.search(rf"\b(import|from) {module}\b", code), wanted
         assert wanted.specifier.contains(PINS[wanted.name]), wanted

@@ -41,7 +41,7 @@ def test_every_column_of_a_server_s_reply() -> None:
     at.codec = Words()
     sample = decoded(Outcome(None, "length", total_s=2.0), reply=REPLY, peak_memory_bytes=None)
     row = whole_row(Rows("run-1", served, at).sample(sample))
-    local = dict.fromkeys(("rounds", "rows", "tokens_processed", "peak_memory_bytes"))
+    local = dict.fromkeys(("rounds", "rows", "tokens_processed", "peak_memory_bytes", "branch_ranks"))
     assert row == SAMPLE | local | REPLIED | {"total_s": 2.0, "concurrency": 7, "approximate": False}
 
 
