@@ -120,7 +120,6 @@ def test_other_devices_are_refused(text: str) -> None:
         ({"run": RunSettings(devices="cpu:2"), "backend": LocalSettings(device="cuda")}, "backend.device=cuda name"),
         ({"backend": LocalSettings(prefix_reuse="approximate")}, "run.devices=2 is not allowed with backend.prefix"),
         ({"run": RunSettings(devices=" ")}, "run.devices is empty"),
-        ({"backend": LocalSettings(branch_ranks=2)}, "run.devices=2 is not allowed with backend.branch_ranks=2"),
     ],
 )
 def test_devices_with_what_they_cannot_be_with_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -147,6 +146,20 @@ def on_a_machine(monkeypatch: pytest.MonkeyPatch, kind: str, count: int, cores: 
     monkeypatch.setattr(places, "usable_cores", lambda: cores)
     monkeypatch.setattr(places, "available", lambda: 64)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_a_worker_whose_decodes_take_several_ranks_has_a_device_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_machine(monkeypatch, "cuda", 8)
+    four = LocalSettings(device="cuda", branch_ranks=2, tensor_ranks=2)
+    found = places.places(Devices.parse("all"), four)
+    assert [place.environment for place in found] == [
+        {"CUDA_VISIBLE_DEVICES": "0,1,2,3"},
+        {"CUDA_VISIBLE_DEVICES": "4,5,6,7"},
+    ]
+    (two,) = places.places(Devices.parse("1,6"), LocalSettings(device="cuda", branch_ranks=2))
+    assert (two.device, two.environment) == ("cuda:1,6", {"CUDA_VISIBLE_DEVICES": "1,6"})
+    with pytest.raises(ConfigError, match="is 6 devices for workers of 4 ranks each"):
+        places.places(Devices.parse("6"), four)
 
 
 def found(text: str, **backend: Any) -> list[places.Place]:

@@ -59,7 +59,9 @@ def same_rows(out: Path, undisturbed: Path) -> bool:
     return rows(found) == rows(undisturbed) and steps(found) == steps(undisturbed)
 
 
-@pytest.mark.parametrize("more", [("run.devices=2",), ("run.devices=3", "run.batch=2")])
+@pytest.mark.parametrize(
+    "more", [("run.devices=2",), ("run.devices=2", "backend.branch_ranks=2"), ("run.devices=3", "run.batch=2")]
+)
 def test_several_processes_give_the_rows_of_one(
     warm: Warm, settings: list[str], tmp_path: Path, undisturbed: Path, more: tuple[str, ...]
 ) -> None:
@@ -67,7 +69,7 @@ def test_several_processes_give_the_rows_of_one(
     assert done.code == 0, done.err
     if len(more) == 1:
         assert same_rows(tmp_path, undisturbed)
-    else:  # samples of a batch have no time each, and their `batch` is 2
+    else:  # a batch has no time for each, ranks have their own columns
         ids = [{key: row["token_ids"] for key, row in rows(one).items()} for one in (folder_of(tmp_path), undisturbed)]
         assert ids[0] == ids[1]
 

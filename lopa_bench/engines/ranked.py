@@ -114,7 +114,8 @@ class RankedEngine(MaskedEngine):
 
     def _waiting(self, units: Sequence[Unit]) -> Iterator[Pending]:
         """As they are asked for, so that the other ranks hear of each just then."""
-        for unit, pending in zip(units, super()._waiting(units)):
+        for number, pending in enumerate(super()._waiting(units)):  # once: a worker's units come as they are asked for
+            unit = units[number]
             self.ranks.work(["unit", unit.index, unit.sample_index])
             yield pending
         self.ranks.work(["end"])

@@ -83,12 +83,6 @@ def _devices(config: Config) -> Devices | None:
             f"{given} needs backend=local: backend={backend.name} has devices of its own; allowed here: null, with "
             "backend.concurrency for several requests at once"
         )
-    if backend.ranks > 1:
-        raise ConfigError(
-            f"{given} is not allowed with backend.branch_ranks={backend.branch_ranks} "
-            f"backend.tensor_ranks={backend.tensor_ranks}, whose processes are on the devices already; allowed: one of "
-            "both"
-        )
     if config.run.shard is not None:
         raise ConfigError(
             f"{given} shares out all problems, run.shard={config.run.shard} takes a part of them; allowed: one of both"

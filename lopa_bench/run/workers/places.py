@@ -36,7 +36,7 @@ def places(devices: Devices, backend: LocalSettings) -> list[Place]:
             f"run.devices={devices.text} means the {devices.kind}, and backend.device={backend.device} comes to {kind} "
             f"here; allowed: with backend.device={devices.kind}"
         )
-    return _on_cpu(devices, backend) if kind == "cpu" else _on_accelerators(devices, kind)
+    return _on_cpu(devices, backend) if kind == "cpu" else _on_accelerators(devices, kind, backend.ranks)
 
 
 def _on_cpu(devices: Devices, backend: LocalSettings) -> list[Place]:
@@ -61,22 +61,32 @@ def _on_cpu(devices: Devices, backend: LocalSettings) -> list[Place]:
     return [place] * count
 
 
-def _on_accelerators(devices: Devices, kind: str) -> list[Place]:
+def _on_accelerators(devices: Devices, kind: str, ranks: int) -> list[Place]:
+    """A worker whose decodes take several ranks has a device for each of them, those with the next numbers."""
     there = count_devices(kind)
     numbers = devices.numbers or tuple(range(devices.count or there))
     if not numbers or max(numbers) >= there:
         names = ", ".join(f"{kind}:{number}" for number in range(there)) or "none"
         raise ConfigError(f"run.devices={devices.text} is not here; allowed: devices of {kind} that are: {names}")
-    return accelerators(kind, numbers, there)
+    if len(numbers) % ranks:
+        raise ConfigError(
+            f"run.devices={devices.text} is {len(numbers)} devices for workers of {ranks} ranks each "
+            f"(backend.branch_ranks times backend.tensor_ranks); allowed: a multiple of {ranks}"
+        )
+    return accelerators(kind, numbers, there, ranks)
 
 
-def accelerators(kind: str, numbers: Sequence[int], there: int) -> list[Place]:
-    """A place for each of these numbers, of the `there` devices that this process sees."""
+def accelerators(kind: str, numbers: Sequence[int], there: int, ranks: int = 1) -> list[Place]:
+    """A place for each of these numbers, or for each `ranks` of them, of the `there` devices that this process sees."""
     if kind not in VISIBLE:
         return [Place(kind)]
     listed = os.environ.get(VISIBLE[kind], "")
     names = [name.strip() for name in listed.split(",")] if listed.strip() else [str(n) for n in range(there)]
-    return [Place(f"{kind}:{number}", {VISIBLE[kind]: names[number]}) for number in numbers]
+    groups = [numbers[first : first + ranks] for first in range(0, len(numbers), ranks)]
+    return [
+        Place(f"{kind}:{','.join(map(str, group))}", {VISIBLE[kind]: ",".join(names[number] for number in group)})
+        for group in groups
+    ]
 
 
 def usable_cores() -> int:
