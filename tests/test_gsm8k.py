@@ -231,6 +231,13 @@ def test_the_embedded_set_is_its_own_and_says_so() -> None:
     assert zero_shot.prompt(problem).messages == ({"role": "user", "content": problem.question},)
 
 
+def test_the_embedded_models_are_asked_a_file_s_questions_as_they_know_questions(test_file: Path) -> None:
+    """New problems of the generator are a file; behind the words of another prompt they would all be wrong."""
+    own = Gsm8k(TaskConfig(source=str(test_file), shots=0), embedded_default=True)
+    messages = own.prompt(own.problems[0]).messages
+    assert [message["content"] for message in messages or ()] == [own.problems[0].question]
+
+
 def test_a_limit_changes_no_examples_and_no_test_problem_is_one(tmp_path: Path) -> None:
     def write(name: str, *questions: str) -> None:
         rows = [json.dumps({"question": question, "answer": "#### 1"}) for question in questions]

@@ -99,7 +99,8 @@ class Gsm8k(Task):
     def _chat_frame(self) -> str:
         if self.shots:
             return FRAME
-        return FRAME_EMBEDDED if self.source.kind == "embedded" else FRAME_ZERO_SHOT
+        # The embedded models know the bare question alone, whatever the source.
+        return FRAME_EMBEDDED if self.source.kind == "embedded" or self.embedded_model else FRAME_ZERO_SHOT
 
     def number_of_shots(self, asked: int | None) -> int:
         style = STYLES[self.prompt_style]
