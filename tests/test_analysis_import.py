@@ -177,6 +177,16 @@ def test_a_file_that_is_not_what_it_should_be_is_named_with_its_line(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("nfe", ["NaN", "-3", '"x"', "true", "1e300", "[]"])
+def test_a_count_that_is_none_is_refused_and_no_run_is_begun(nfe: str, tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "logs", size=1, counted=False)
+    line = f'{{"sample_index": 0, "generated_tokens": 3, "nfe": {nfe}, "latency_seconds": 0.5}}\n'
+    (folder / "rank_0_samples.jsonl").write_text(line)
+    with pytest.raises(LogError, match="line 1: nfe is"):
+        imported([folder], tmp_path / "out", task="gsm8k", source=str(source(tmp_path)))
+    assert not (tmp_path / "out").exists()
+
+
 def test_answers_to_other_questions_are_refused(tmp_path: Path) -> None:
     other = str(lines(tmp_path / "other.jsonl", [DOCS[1], DOCS[0], DOCS[2]]))
     with pytest.raises(LogError, match="answer 1 is to another question"):

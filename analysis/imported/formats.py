@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 RANK = re.compile(r"rank_(\d+)\.jsonl")
+COUNTS: dict[str, Any] = {"generated_tokens": int, "nfe": int, "latency_seconds": int | float}
+MOST = 2**53
 LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d{2}-\d{2}T.*)?\.jsonl")
 
 
@@ -221,6 +223,11 @@ def _counts(file: Path, used: list[Path]) -> dict[int, Mapping[str, Any]]:
     for line, row in _lines(file):
         if not isinstance(row, Mapping) or not isinstance(row.get("sample_index"), int):
             raise LogError(f"{file}, line {line}: no sample_index")
+        for name, kind in COUNTS.items():
+            value = row.get(name)
+            is_count = isinstance(value, kind) and not isinstance(value, bool) and 0 <= value < MOST  # NaN is none
+            if value is not None and not is_count:
+                raise LogError(f"{file}, line {line}: {name} is {value!r}; allowed: a number from 0 on, or null")
         found[row["sample_index"]] = row
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +34,7 @@ BEGINNINGS = (  # of the names that lm-eval and others give a task, and ours; th
     ("minerva_math500", "math500"), ("math500", "math500"), ("math-500", "math500"), ("minerva_math", "math"),
     ("hendrycks_math", "math"), ("gsm8k", "gsm8k"),
 )  # fmt: skip
+Placed = list[tuple[Answer, tuple[int, Problem]]]  # each answer with the place of its problem, and that
 NUMBERS = ("accuracy", "tpf", "tps", "latency_s")
 QUESTIONS = ("question", "prompt", "problem", "text")  # fields of a document that put the question
 
@@ -68,20 +70,34 @@ def import_log(log: Log, told: Told, out: Path) -> Imported:
             return Imported(folder, False, 0, (), json.loads(row["aggregates"] or "{}"))
     with tempfile.TemporaryDirectory() as scratch:
         task, placed = _placed(log, told, name, Path(scratch))
+        _table([_sample("", *one, task) for one in placed])  # what no row can hold is said before there is a folder
         run_id = new_run_id(runs, task.name, told.model or log.model or log.tool, told.decoder, IMPORTED, key[:10])
-        with RunStore(runs / run_id) as store:
-            store.write_run(_row(run_id, log, told, task, key))
-            for answer, problem in placed:
-                store.add(_sample(run_id, answer, problem, task))
-            store.flush()
-            rows = [row for part in list(store.flushed) for row in _judged(store, task, part)]
-            numbers = aggregate(_table(rows), "effective", 0)
-            summary = {one: numbers.get(one) for one in NUMBERS}
-            finished = {"status": "finished", "finished": _now(), "aggregates": numbers, "n": numbers["n"]}
-            store.write_run(_row(run_id, log, told, task, key) | finished | summary | {"errors": numbers["errors"]})
+        try:
+            rows, numbers = _written(runs / run_id, log, told, task, key, placed)
+        except BaseException:  # half a run is none, and the files that it was read from are still there
+            shutil.rmtree(runs / run_id, ignore_errors=True)
+            raise
     both = [row for row in rows if _theirs(row) is not None and row["correct"] is not None]
     apart = tuple(str(row["problem_id"]) for row in both if _theirs(row) != row["correct"])
     return Imported(runs / run_id, True, len(both), apart, numbers)
+
+
+def _written(
+    folder: Path, log: Log, told: Told, task: Task, key: str, placed: Placed
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows with their verdicts, and the numbers of the run; both are on disk then."""
+    row = _row(folder.name, log, told, task, key)
+    with RunStore(folder) as store:
+        store.write_run(row)
+        for answer, problem in placed:
+            store.add(_sample(folder.name, answer, problem, task))
+        store.flush()
+        rows = [one for part in list(store.flushed) for one in _judged(store, task, part)]
+        numbers = aggregate(_table(rows), "effective", 0)
+        summary = {one: numbers.get(one) for one in NUMBERS}
+        finished = {"status": "finished", "finished": _now(), "aggregates": numbers, "n": numbers["n"]}
+        store.write_run(row | finished | summary | {"errors": numbers["errors"]})
+    return rows, numbers
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Any:
@@ -126,7 +142,7 @@ def _task_name(log: Log, told: Told) -> str:
     return found
 
 
-def _placed(log: Log, told: Told, name: str, scratch: Path) -> tuple[Task, list[tuple[Answer, tuple[int, Problem]]]]:
+def _placed(log: Log, told: Told, name: str, scratch: Path) -> tuple[Task, Placed]:
     """The task, and each answer with the problem it belongs to."""
     source = told.source
     if source is None and all(answer.doc is not None for answer in log.answers):
