@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,13 @@ import pytest
 
 from tests import benchmark_files
 from tests.warm import Warm
+
+
+def pytest_configure() -> None:
+    """A shell's background job begins with Ctrl-C ignored; the tests of Ctrl-C mean one that is not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 TEXTS = Path(__file__).parents[1] / "tasks" / "embedded" / "gsm8k_train.jsonl"
 
