@@ -160,6 +160,16 @@ def test_without_a_word_the_program_shows_its_help_and_version_is_its_own(warm: 
     assert re.match(r"lopa_bench \S+ \(.+\); python 3\.\d+", warm.run("--version").out)
 
 
+@pytest.mark.parametrize("more", [(), ("-m",)])
+def test_who_wants_no_json_is_told_where_the_run_is_instead(
+    warm: Warm, settings: list[str], tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    done = warm.run(*more, *settings, "task.limit=1", "run.json=never", f"run.out={tmp_path}")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1].startswith(f"kept in {tmp_path}/runs/")
+    assert done.out.splitlines()[-1].endswith(f"next: python -m analysis report {tmp_path}")
+
+
 def test_help_names_the_commands_and_the_exit_statuses(warm: Warm) -> None:
     done = warm.run("--help")
     assert done.code == 0
