@@ -12,7 +12,7 @@ from PIL import Image
 
 from analysis.__main__ import main
 from analysis.replay import tokens as token_module
-from analysis.replay.film import HELD_SECONDS, SECONDS, Lane, film
+from analysis.replay.film import FRAME_MS, HELD_SECONDS, SECONDS, Lane, film
 from analysis.replay.page import page
 from analysis.replay.select import telling_sample
 from analysis.replay.trace import trace
@@ -167,7 +167,7 @@ def test_a_race_is_over_when_the_slowest_is_and_slowed_down_alike_for_all(root: 
     path = root / "race.gif"
     assert main(["race", "slow", "quick", "--outputs", str(root), "--gif", str(path)]) == 0
     with Image.open(path) as picture:
-        assert sum(_durations(picture)) == pytest.approx(1000 * (SECONDS + HELD_SECONDS), rel=0.1)
+        assert sum(_durations(picture)) == pytest.approx(1000 * (SECONDS + HELD_SECONDS), abs=2 * FRAME_MS)
     slow, quick = (Lane(trace(run, "p0"), "") for run in runs)
     assert (slow.finish, quick.finish) == (1.0, 0.2)
     assert slow.filled_at == {1: 0.5, 0: 1.0, 5: 1.0, 2: 1.0, 3: 1.0}

@@ -48,8 +48,9 @@ def name_points(ax: Axes, points: Sequence[Place], names: Sequence[str], others:
 
 def _size(ax: Axes) -> tuple[float, float]:
     """Of the axes, in points, as near as that is known before the layout: its share of the figure less the words."""
-    figure = ax.figure
-    width, height = figure.get_size_inches() * 72  # type: ignore[union-attr]
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches() * 72
     spec = ax.get_subplotspec()
     rows, columns = spec.get_gridspec().get_geometry() if spec is not None else (1, 1)
     return float(width / columns - 46), float(height / rows - 62)

@@ -7,7 +7,17 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from analysis.figures.style import LINES, MARKERS, shades, shown, tell
+from analysis.figures.style import (
+    LINES,
+    MARKERS,
+    Plotted,
+    fitting,
+    panels,
+    paper_style,
+    shades,
+    shown,
+    tell,
+)
 from analysis.labels import TASKS, decoding, model_of, source_of, task_of, varied
 from analysis.sides import point, tuned_words
 from analysis.study import Study, place_of
@@ -19,6 +29,7 @@ from lopa_bench.records.runs import Run
 ARTICLE_KS = (0, 1, 3, 7)  # the article's D2F, BP2, BP4, BP8
 NAME, LINE = 34, 44  # characters of a name in a title, and of a line of it
 TASK_ORDER = list(TASKS)
+Looks = dict[int | None, dict[str, Any]]  # colour, line and marker of each k
 
 
 def panel_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
@@ -96,12 +107,12 @@ def k_panels(study: Study, shows_score: bool = False) -> list[list[Run]]:
     Tasks that judge the same texts by other tests, as MBPP+ does those of MBPP, differ in their score alone: a figure
     that does not show it would draw one curve twice.
     """
-    panels: dict[object, list[Run]] = {}
+    found: dict[object, list[Run]] = {}
     for series in sorted(study.k_series(), key=_place):
         curve = tuple((run.k, study.value(run, "tpf", "effective", series).value) for run in series)
         where = tuple(series[0].row[name] for name in ("model", "model_sha256", "device", "backend", "batch"))
-        panels.setdefault(series[0].id if shows_score else (where, curve), series)
-    return list(panels.values())
+        found.setdefault(series[0].id if shows_score else (where, curve), series)
+    return list(found.values())
 
 
 def few(series: Sequence[Run], ks: Sequence[int] = ARTICLE_KS) -> list[Run]:
@@ -113,13 +124,25 @@ def few(series: Sequence[Run], ks: Sequence[int] = ARTICLE_KS) -> list[Run]:
     return [series[round(i * last / 3)] for i in range(4)]
 
 
-def looks(panels: Iterable[Sequence[Run]]) -> dict[int | None, dict[str, Any]]:
+def looks(series: Iterable[Sequence[Run]]) -> Looks:
     """Colour, line and marker of each k, the same in all panels of a figure."""
-    ks = sorted({run.k for runs in panels for run in runs if run.k is not None})
+    ks = sorted({run.k for runs in series for run in runs if run.k is not None})
     return {
         k: {"color": colour, "linestyle": LINES[index % len(LINES)], "marker": MARKERS[index % len(MARKERS)]}
         for index, (k, colour) in enumerate(zip(ks, shades(len(ks))))
     }
+
+
+def k_grid(study: Study) -> tuple[Plotted, list[tuple[Axes, list[Run], str]], Looks] | None:
+    """An empty panel for each series over k, with its runs and its title, and the looks of each k that `few` chooses;
+    None where there is no series.
+    """
+    series, left_out = fitting(k_panels(study))
+    if not series:
+        return None
+    with paper_style():
+        figure, axes = panels(len(series), left_out=left_out)
+    return figure, list(zip(axes, series, panel_titles(study, series))), looks(map(few, series))
 
 
 def by_context(study: Study) -> list[list[Run]]:

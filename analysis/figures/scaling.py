@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.choice import few, k_panels, looks, panel_titles, tell_runs, words_of
+from analysis.figures.choice import few, k_grid, k_panels, panel_titles, tell_runs, words_of
 from analysis.figures.style import (
     COLOURS,
     PUBLISHED,
@@ -163,13 +163,12 @@ def _legend(figure: Figure) -> list[Line2D]:
 
 def figure5(study: Study) -> Plotted | None:
     """Mean tokens gained at each step with the 25 to 75 % band."""
-    series, left_out = fitting(k_panels(study))
-    if not series:
+    grid = k_grid(study)
+    if grid is None:
         return None
-    look = looks(map(few, series))
+    figure, panels_of, look = grid
     with paper_style():
-        figure, axes = panels(len(series), left_out=left_out)
-        for ax, runs, title in zip(axes, series, panel_titles(study, series)):
+        for ax, runs, title in panels_of:
             for run in few(runs):
                 filling = study.digest(run, runs).filling
                 shown = filling.samples >= max(1, LEFT * filling.samples[:1].max(initial=0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.figures.choice import few, k_panels, looks, panel_titles, words_of
+from analysis.figures.choice import few, k_grid, panel_titles, words_of
 from analysis.figures.style import (
     COLOURS,
     GREY,
@@ -15,7 +15,6 @@ from analysis.figures.style import (
     Plotted,
     columns_of,
     errors,
-    fitting,
     panels,
     paper_style,
     points,
@@ -138,13 +137,12 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
 
 
 def presets(study: Study) -> Plotted | None:
-    series, left_out = fitting(k_panels(study))
-    if not series:
+    grid = k_grid(study)
+    if grid is None:
         return None
-    look = looks(map(few, series))
+    figure, panels_of, look = grid
     with paper_style():
-        figure, axes = panels(len(series), left_out=left_out)
-        for ax, runs, title in zip(axes, series, panel_titles(study, series)):
+        for ax, runs, title in panels_of:
             chosen = few(runs)
             names = [name for name in PRESETS if study.value(chosen[0], "tpf", name, runs).value is not None]
             for index, run in enumerate(chosen):

@@ -64,9 +64,10 @@ class Log:
 def read_logs(paths: Sequence[Path]) -> list[Log]:
     """One log for each run that the files hold. Raises LogError."""
     files = list(dict.fromkeys(file for path in paths for file in _files(path)))
-    ranks = [file for file in files if RANK.fullmatch(file.name)]
+    ranks = {file: int(match[1]) for file in files if (match := RANK.fullmatch(file.name))}
     found = [
-        _ranks([file for file in ranks if file.parent == folder]) for folder in dict.fromkeys(f.parent for f in ranks)
+        _ranks({rank: file for file, rank in ranks.items() if file.parent == folder})
+        for folder in dict.fromkeys(file.parent for file in ranks)
     ]
     beside = [file for file in files if re.fullmatch(r"rank_\d+_(samples\.jsonl|final_stats\.json)", file.name)]
     for file in files:
@@ -185,16 +186,15 @@ def _verdict(row: Mapping[str, Any]) -> bool | None:
     return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
 
 
-def _ranks(files: Sequence[Path]) -> Log:
+def _ranks(by_rank: Mapping[int, Path]) -> Log:
     """The answers of all processes, dealt back into the order of the requests."""
-    by_rank = {int(RANK.fullmatch(file.name)[1]): file for file in files}  # type: ignore[index]  # chosen by RANK
-    size = len(by_rank)
+    size, files = len(by_rank), list(by_rank.values())
     if sorted(by_rank) != list(range(size)):
         raise LogError(
             f"{files[0].parent}: rank_*.jsonl of processes {', '.join(map(str, sorted(by_rank)))}; a run of {size} has "
             f"those of 0 to {size - 1}, and without all of them nobody knows which answer belongs to which problem"
         )
-    log = Log("rank files", list(files))
+    log = Log("rank files", files)
     used: list[Path] = []
     for rank, file in sorted(by_rank.items()):
         texts = list(_lines(file))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from analysis.comparisons import Comparison
@@ -146,6 +146,5 @@ def _apart(study: Study) -> str:
 
 
 def _n_runs(runs: Sequence[Run]) -> str:
-    ways: Callable[[Run], tuple[str, str]] = lambda run: (model_of(run), task_of(run))  # noqa: E731
-    places = len({ways(run) for run in runs})
+    places = len({(model_of(run), task_of(run)) for run in runs})
     return f"{len(runs)} runs" + (f" of {places} models and tasks" if places > 1 else "")

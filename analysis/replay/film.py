@@ -21,7 +21,8 @@ from analysis.text import clipped, plain
 
 WIDTH, MARGIN, LINE = 960, 24, 24  # pixels
 MOST_LANES = 6
-SECONDS, FRAMES_A_SECOND = 7.0, 15  # from the start until the slowest is done
+SECONDS = 7.0  # from the start until the slowest is done
+FRAME_MS = 70  # of a frame; a GIF counts in hundredths of a second and drops what is over
 HELD_SECONDS = 3.0  # of the last frame
 INK, SOFT, MASK, PAPER, DONE = "#16181d", "#565d6b", "#dfe3e8", "#ffffff", "#1b5ea8"
 FILLED, FRESH = "#bfe3d6", "#ffd27f"
@@ -108,8 +109,9 @@ def _frames(lanes: Sequence[Lane], caption: str, slower: float) -> Iterator[Imag
     foot = _wrapped(caption, 12)
     height = MARGIN + 20 * len(question) + 12 + sum(lane.height + 14 for lane in lanes) + 17 * len(foot) + MARGIN
     height += height % 2  # what a video needs
-    for number in range(round(SECONDS * FRAMES_A_SECOND) + 2):
-        now = number / FRAMES_A_SECOND / slower
+    frame = FRAME_MS / 1000 / slower  # seconds of the race
+    for number in range(round(1000 * SECONDS / FRAME_MS) + 2):
+        now = number * frame
         image = Image.new("RGB", (WIDTH, height), PAPER)
         draw = ImageDraw.Draw(image)
         top = MARGIN
@@ -118,7 +120,7 @@ def _frames(lanes: Sequence[Lane], caption: str, slower: float) -> Iterator[Imag
             top += 20
         top += 12
         for lane in lanes:
-            _draw_lane(draw, lane, top, now, FRESH_FRAMES / FRAMES_A_SECOND / slower, order.index(lane.finish))
+            _draw_lane(draw, lane, top, now, FRESH_FRAMES * frame, order.index(lane.finish))
             top += lane.height + 14
         for text in foot:
             draw.text((MARGIN, top), text, fill=SOFT, font=_font(12))
@@ -176,17 +178,17 @@ def _write_gif(frames: Sequence[Image.Image], path: Path) -> None:
         every.paste(frames[(quarter + 1) * (len(frames) - 1) // 4], (0, quarter * frames[0].height))
     palette = every.quantize(48, dither=Image.Dither.NONE)
     small = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    still = 1000 // FRAMES_A_SECOND
-    durations = [still] * (len(small) - 1) + [round(1000 * HELD_SECONDS)]
+    durations = [FRAME_MS] * (len(small) - 1) + [round(1000 * HELD_SECONDS)]
     small[0].save(path, save_all=True, append_images=small[1:], duration=durations, loop=0, optimize=False)
 
 
 def _write_mp4(frames: Sequence[Image.Image], path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        held = [frames[-1]] * round(HELD_SECONDS * FRAMES_A_SECOND)
+        held = [frames[-1]] * round(1000 * HELD_SECONDS / FRAME_MS)
         for number, frame in enumerate([*frames, *held]):
             frame.save(Path(folder) / f"{number:05}.png")
-        command = ["ffmpeg", "-y", "-loglevel", "error", "-framerate", str(FRAMES_A_SECOND), "-i", f"{folder}/%05d.png"]
-        done = subprocess.run([*command, *MP4, str(path)], capture_output=True, text=True, check=False)
+        read = ["-nostdin", "-y", "-loglevel", "error", "-framerate", f"1000/{FRAME_MS}", "-i", f"{folder}/%05d.png"]
+        written = f"file:{path}"  # else a colon in its name would be read as a protocol
+        done = subprocess.run(["ffmpeg", *read, *MP4, written], capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"ffmpeg could not write {path}: {done.stderr.strip()[-300:]}")
