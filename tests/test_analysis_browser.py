@@ -2,7 +2,7 @@
 on the PATH. Where axe-core is in node_modules (`npm install --no-save axe-core`), or $AXE_CORE names it, it judges too.
 """
 
-# ruff: noqa: F811
+# ruff: noqa: F811  # tests take the imported fixture by its name
 from __future__ import annotations
 
 import os
@@ -17,7 +17,7 @@ from analysis.page.about import ARTICLE
 from analysis.report import write_report
 from analysis.study import Study
 from tests.analysis_runs import report_runs, simulate, write_run
-from tests.chromium import HIGH, NARROW, NEEDS_CHROMIUM, WIDE, browser, fits, quiet  # noqa: F401
+from tests.chromium import HIGH, NARROW, NEEDS_CHROMIUM, WIDE, browser, fits, quiet  # noqa: F401  # browser is a fixture
 
 ROOT = Path(__file__).parents[1]
 AXE = Path(os.environ.get("AXE_CORE") or ROOT / "node_modules/axe-core/axe.min.js")

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from analysis.figures.registry import FIGURES
-from analysis.figures.style import PUBLISHED
+from analysis.figures.style import PUBLISHED, Plotted
 from analysis.rewards import rewards
 from analysis.study import Study
 from analysis.tables import published
@@ -23,7 +22,7 @@ TABLE5 = {"tau_add": 0.1, "tau_act": 0.95, "tau_conf": 0.9, "block_size": 32, "g
 D2F_DREAM = {"model": "d2f_dream", "task": "gsm8k", **HUB}
 
 
-def drawn(name: str, root: Path) -> Figure:
+def drawn(name: str, root: Path) -> Plotted:
     figure = FIGURES[name].draw(Study.of(root))
     assert figure is not None
     return figure
@@ -291,11 +290,13 @@ def test_rewarded_draws_bonus_and_gain_by_the_probability_of_the_token(tmp_path:
     assert found is not None
     assert found.within_rounds("bonus", "advantage") == pytest.approx(1)
     assert found.within_rounds("advantage", "fresh") == pytest.approx(-1)
-    (ax,) = drawn("rewarded", tmp_path).axes
+    figure = drawn("rewarded", tmp_path)
+    (ax,) = figure.axes
     bonus, gain = ax.lines[:2]
     assert bonus.get_xdata() == pytest.approx([0.2] * 4 + [0.9] * 4)
     assert bonus.get_ydata() == pytest.approx([0.5] * 4 + [0.0] * 4)
     assert gain.get_ydata() == pytest.approx([0.0] * 4 + [0.1] * 4)
+    assert "removal bonus 0.5000 [0.5000, 0.5000] at probability 0.20" in figure.told[0].words
 
 
 def test_an_own_decoder_stands_in_tables_and_figures(tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ def test_every_table_and_figure_is_on_the_page_and_in_files(report: Path) -> Non
     assert "left out: interrupted" in page
 
 
+def test_every_panel_has_marks_that_tell_what_they_are(report: Path) -> None:
+    panels = re.findall(r'<svg [^>]*class="panel".*?</svg>', report.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(panels) > len(DRAWN)
+    assert [panel[:200] for panel in panels if "data-tip=" not in panel] == []
+
+
 def test_the_pages_load_nothing_and_link_to_what_lies_beside_them(report: Path) -> None:
     pages = [report, *report.parent.glob("runs/*.html")]
     assert len(pages) > 20

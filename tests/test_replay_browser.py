@@ -1,6 +1,6 @@
 """The replay in a browser, inside the report and as a page of its own."""
 
-# ruff: noqa: F811
+# ruff: noqa: F811  # tests take the imported fixture by its name
 from __future__ import annotations
 
 import re
@@ -13,7 +13,7 @@ import pytest
 from analysis.report import write_report
 from analysis.study import Study
 from tests.analysis_runs import sweep
-from tests.chromium import NARROW, NEEDS_CHROMIUM, WIDE, browser, fits, quiet  # noqa: F401
+from tests.chromium import NARROW, NEEDS_CHROMIUM, WIDE, browser, fits, quiet  # noqa: F401  # browser is a fixture
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -51,7 +51,7 @@ def test_the_replay_as_a_page_of_its_own_takes_keys_everywhere(page: Any, report
     replay.get_by_label("colour").select_option("confidence")
     legend = replay.locator(".legend").inner_text()
     assert "probability" in legend
-    calls = [int(re.search(r"call (\d+) of \1:", side.inner_text())[1]) for side in (first, last)]  # type: ignore[index]
+    calls = [int(re.findall(r"call (\d+) of \1:", side.inner_text())[0]) for side in (first, last)]
     assert calls[0] > calls[1]  # k = 0 takes more calls than k = 7
 
 

@@ -73,6 +73,9 @@ def winners(study: Study) -> Plotted | None:
             counts = digests[-1].winners
             ranks = [_share(counts, rank) for rank in range(len(counts))]
             _line(right, list(range(len(ranks))), ranks, index, f"{title}, k = {runs[-1].k}")
+            for rank, share in enumerate(ranks):
+                won = f"% won by rank {rank}: {fixed(share.value, 1, share.interval)}"
+                tell(right, rank, share.value, words_of(runs[-1], runs, won))
         left.set(xlabel="lookahead branches k", ylabel="calls won by the anchor (%)", ylim=(0, 100))
         right.set(xlabel="rank of the winner (0 = anchor)", ylabel="calls won at the largest k (%)")
         right.set_ylim(bottom=0)
@@ -99,7 +102,9 @@ def score_fill(study: Study) -> Plotted | None:
                 rho = typeset(fixed(found.within.value, 2, found.within.interval))
                 ax.fill_between(found.score, found.low, found.high, color=look[run.k]["color"], alpha=0.18, linewidth=0)
                 ax.plot(found.score, found.filled, **look[run.k], label=f"k = {run.k}: ρ = {rho}")
-                tell(ax, found.score[-1], found.filled[-1], words_of(run, runs, f"rank correlation {rho}"))
+                for score, filled, interval in zip(found.score, found.filled, zip(found.low, found.high)):
+                    number = f"score {fixed(score)}: {fixed(filled, 2, interval)} positions"
+                    tell(ax, score, filled, words_of(run, runs, number, f"rank correlation {rho}"))
             measure = str(runs[0].settings.get("confidence"))
             ax.set_title(title)
             ax.set_xlabel(f"score of the winning branch ({MEASURES.get(measure, measure)})")
@@ -117,11 +122,14 @@ def rewarded(study: Study) -> Plotted | None:
         return None
     with paper_style():
         figure, axes = panels(len(shown), height=3.1, left_out=left_out)
-        for ax, (_, run, told), title in zip(axes, shown, panel_titles(study, [runs for runs, _, _ in shown])):
+        for ax, (runs, run, told), title in zip(axes, shown, panel_titles(study, [runs for runs, _, _ in shown])):
             for index, (name, label) in enumerate((("bonus", "removal bonus"), ("gain", "paired gain"))):
                 x, means, low, high = told.by_probability(name, run.seed)
                 ax.fill_between(x, low, high, color=COLOURS[index], alpha=0.18, linewidth=0)
                 ax.plot(x, means, color=COLOURS[index], marker=MARKERS[index], linestyle=LINES[index], label=label)
+                for at, mean, interval in zip(x, means, zip(low, high)):
+                    number = f"{label} {fixed(mean, 4, interval)} at probability {fixed(at)}"
+                    tell(ax, at, mean, words_of(run, runs, number))
             for index, name in enumerate(("bonus", "gain")):
                 won = told.won & np.isfinite(told.fresh)
                 ax.plot(told.fresh[won].mean(), getattr(told, name)[won].mean(), marker="*", markersize=9,

@@ -101,6 +101,10 @@ def _published(ax: Axes, right: Axes, curve: Curve) -> None:
     ks = [int(row["branches"]) for row in curve]
     ax.plot(ks, [float(row["tpf"]) for row in curve], "-", marker="o", **PUBLISHED)
     right.plot(ks, [float(row["score"]) for row in curve], "--", marker="s", **PUBLISHED)
+    for row, k in zip(curve, ks):
+        place = f"published, k = {k}\n{row['model']} · {task_name(row['task'])}"
+        tell(ax, k, float(row["tpf"]), f"{place}\nTPF {row['tpf']}")
+        tell(right, k, float(row["score"]), f"{place}\nscore (%) {row['score']}")
 
 
 def _measured(ax: Axes, right: Axes, study: Study, series: list[Run]) -> tuple[list[Estimate], list[Estimate]]:

@@ -221,9 +221,9 @@ def points(values: Sequence[Estimate]) -> np.ndarray:
 
 
 def integers(*axes: Axes) -> None:
-    """Whole numbers only below the axes."""
+    """Whole numbers only below the axes, be it a single one."""
     for ax in axes:
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def shade(position: float) -> tuple[float, float, float, float]:

@@ -31,6 +31,6 @@ def telling_sample(runs: Sequence[Run]) -> str | None:
     lengths = [name for name in shared if name.startswith("content_tokens")]
     verdicts = [name for name in shared if name.startswith("correct")]
     shared = shared[(shared["sample_index"] == 0) & shared[lengths].notna().all(axis=1)]
-    solved = shared[(shared[verdicts] == True).all(axis=1)]  # noqa: E712  # null is neither
+    solved = shared[shared[verdicts].eq(True).all(axis=1)]  # null is neither
     candidates = (solved if len(solved) else shared).sort_values("content_tokens", kind="stable")
     return None if candidates.empty else str(candidates["problem_id"].iloc[len(candidates) // 2])
