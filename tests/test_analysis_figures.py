@@ -207,6 +207,8 @@ def test_a_published_curve_with_other_settings_stands_in_a_panel_of_its_own(
     figure = drawn("figure4", tmp_path)
     assert published_lines(figure.axes[0]) == []
     assert "D2F-Dream · GSM8K\npublished, no run with these settings" in [ax.get_title() for ax in figure.axes]
+    axes = {("score" in one.words, "score" in one.ax.get_ylabel()) for one in figure.told}
+    assert axes == {(False, False), (True, True)}  # each number on its own axis
 
 
 def test_the_dotted_line_is_greedy_decoding_on_the_same_problems(sweep: Path) -> None:

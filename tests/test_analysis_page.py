@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from analysis.__main__ import main
 from analysis.page import about
 from analysis.page.lead import leading
 from analysis.page.leaderboard import Leaderboard, leaderboard_table
@@ -146,7 +147,7 @@ def test_any_name_is_a_row_and_nothing_parses_it(tmp_path: Path, name: str) -> N
 
 def test_a_page_of_samples_holds_rows_replays_and_why_there_is_none(tmp_path: Path) -> None:
     steps = simulate(3, 4, 0.9, seed=1)
-    write_run(tmp_path, "base", {"name": "d2f"}, [(one, []) for one, _ in steps])
+    write_run(tmp_path, "base", {"name": "d2f"}, [(one | {"correct": not one["correct"]}, []) for one, _ in steps])
     write_run(tmp_path, "ours<script>", {"name": "lopa", "k": 4}, steps)
     board = Leaderboard(Study.of(tmp_path))
     write_samples(board.study, board.entries, tmp_path / "report", replays=2)
@@ -154,6 +155,9 @@ def test_a_page_of_samples_holds_rows_replays_and_why_there_is_none(tmp_path: Pa
     page = (tmp_path / "report" / ours.page).read_text(encoding="utf-8")
     data = json.loads(page.partition('id="samples">')[2].partition("</script>")[0])
     assert [row[0] for row in data["rows"]] == ["p0", "p1", "p2"]
+    assert [(row[2], row[9]) for row in data["rows"]] == [
+        (one["correct"], not one["correct"]) for one, _ in steps
+    ]  # its own verdict, its base's
     assert (data["opened"], data["base"]["title"]) == (2, "D2F")
     chunk = (tmp_path / "report" / ours.page).with_suffix("").as_posix() + "-0.js"
     opened = json.loads(Path(chunk).read_text(encoding="utf-8").partition(",")[2].removesuffix(");\n"))
@@ -162,6 +166,25 @@ def test_a_page_of_samples_holds_rows_replays_and_why_there_is_none(tmp_path: Pa
     assert "no replay can be made" in base["0"]["no_replay"]
     with (tmp_path / "report/runs/base.csv").open(encoding="utf-8") as stream:
         assert [row["problem_id"] for row in csv.DictReader(stream)] == ["p0", "p1", "p2"]
+
+
+def test_tpf_per_row_is_of_the_rows_and_tpf_of_the_calls(tmp_path: Path) -> None:
+    write_run(tmp_path, "ours", {"name": "lopa", "k": 4}, decoded([True] * N, 10, 1.0, forwards=10, rows=50))
+    (entry,) = Leaderboard(Study.of(tmp_path)).entries
+    assert (entry.values["tpf"].value, entry.values["tpf_row"].value) == (4.0, 0.8)
+
+
+def test_the_report_gets_the_address_and_the_number_of_replays_that_were_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: list[Any] = []
+    monkeypatch.setattr("analysis.report.write_report", lambda *given: got.extend(given))
+    write_run(tmp_path, "a", {"name": "greedy"}, decoded([True], 40, 4.0))
+    typed = ["report", str(tmp_path), "--to", str(tmp_path / "page"), "--url", "https://example.org/", "--replays", "3"]
+    assert main(typed) == 0
+    _, folder, made, replays = got
+    assert (folder, made.url, replays) == (tmp_path / "page", "https://example.org/", 3)
+    assert made.command.startswith("python -m analysis report ")
 
 
 def test_how_to_cite_names_date_version_commit_command_and_address(tmp_path: Path) -> None:

@@ -68,6 +68,9 @@ def test_an_edit_shows_what_stood_there_and_a_token_taken_back_shows_none(root: 
     found = trace(find_run("e", root), "p0")
     assert [one["edits"] for one in found["steps"]] == [[], [[0, "20 ", "10 "], [1, "21 ", None]], []]
     assert [token["id"] for token in found["tokens"]] == [10, 11, 12, 13]
+    first, second, third = (one["done"] for one in found["steps"])
+    assert Lane(found, "").filled_at == {0: second, 1: third, 2: second, 3: third}  # in a race its last form counts
+    assert first < second < third
     assert all("edits" not in one for one in trace(find_run("b", root), "p0")["steps"])
 
 
