@@ -257,7 +257,9 @@ def test_a_measured_bar_of_figure_1_stands_beside_a_published_one_with_its_setti
     ax = drawn("figure1", tmp_path).axes[1]
     assert "no run of these" in ax.get_xlabel()
     write_run(tmp_path, "s12", s12, record(1), **facts)
-    ax = drawn("figure1", tmp_path).axes[1]
+    figure = drawn("figure1", tmp_path)
+    assert any(one.words.endswith(", n = 2\ns12") for one in figure.told)
+    ax = figure.axes[1]
     said, found = ax.containers[0], next(one for one in ax.containers if one.get_label() == "measured, 95 % interval")
     assert [bar.get_width() for bar in said] == [353.9, 273.3, 307.9, 224.3, 619.3, 856.5]
     assert [bar.get_width() for bar in found if bar.get_width() > 0] == [pytest.approx((128 / 1.9 + 64 / 0.9) / 2)]

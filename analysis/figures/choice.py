@@ -87,9 +87,13 @@ def series_titles(study: Study, groups: Sequence[Sequence[Run]]) -> list[str]:
 def words_of(run: Run, among: Sequence[Run], *numbers: str) -> str:
     """What is said of a point: decoder and what was varied, numbers with their intervals, problems, n, run."""
     settings = clipped(varied(run, among), 160)
-    place = f"{clipped(model_of(run), NAME)} · {clipped(task_of(run), NAME)}, n = {run.n}"
     how = ", ".join(filter(None, (clipped(decoding(run)), settings)))
-    return "\n".join([how, *map(typeset, numbers), place, clipped(plain(run.id))])
+    return "\n".join([how, *map(typeset, numbers), *whose(run)])
+
+
+def whose(run: Run) -> tuple[str, str]:
+    """Model, problems and n; and the run."""
+    return f"{clipped(model_of(run), NAME)} · {clipped(task_of(run), NAME)}, n = {run.n}", clipped(plain(run.id))
 
 
 def tell_runs(

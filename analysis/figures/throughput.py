@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.figures.choice import few, k_grid, panel_titles, words_of
+from analysis.figures.choice import few, k_grid, panel_titles, whose, words_of
 from analysis.figures.style import (
     COLOURS,
     GREY,
@@ -37,7 +37,7 @@ TASKS = ("mbpp", "gsm8k")
 PRESET = "lopa_dist"
 FASTEST = {"LoPA-Dist-NV": "S12", "LoPA-Dist-Ascend": "S18"}  # the settings whose TPS the article's bars show
 NOT_TUNED = ", not tuned"
-Bar = tuple[str, float | None, Estimate]  # label, published, measured
+Bar = tuple[str, float | None, Estimate, Run | None]  # label, published, measured, and the run that was
 
 
 def figure1(study: Study) -> Plotted | None:
@@ -71,7 +71,7 @@ def _article_bars(study: Study, task: str) -> list[Bar]:
             model = row["model"].replace("-100BA6B", "").replace("-7B-Base", "")
             n = "" if run is None else f", n = {study.numbers(run).decoded}"
             bars.append(
-                (f"{row['bar']}  {model}\n{row['system']}, {row['parallelism']}{n}", float(row["tps"]), measured)
+                (f"{row['bar']}  {model}\n{row['system']}, {row['parallelism']}{n}", float(row["tps"]), measured, run)
             )
     return bars
 
@@ -95,7 +95,7 @@ def _bar(study: Study, run: Run, group: list[Run], among: list[Run], says: str) 
     label = shown(clipped(decoding(run))) + ("" if run.backend == "local" else f", {plain(run.backend)}")
     tau = run.settings.get("tau_conf")
     settings = tuned_words(run, group) or (f"τ {setting(tau)}" if isinstance(tau, float) else "")
-    return f"{label}\n{settings}{says}".replace("\n, ", "\n").strip(), None, _speed(study, run, among)
+    return f"{label}\n{settings}{says}".replace("\n, ", "\n").strip(), None, _speed(study, run, among), run
 
 
 def _speed(study: Study, run: Run, among: Sequence[Run] = ()) -> Estimate:
@@ -104,8 +104,8 @@ def _speed(study: Study, run: Run, among: Sequence[Run] = ()) -> Estimate:
 
 def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
     places = range(len(bars))
-    said = [value or 0.0 for _, value, _ in bars]
-    found = [value for _, _, value in bars]
+    said = [value or 0.0 for _, value, _, _ in bars]
+    found = [value for _, _, value, _ in bars]
     both = any(said) and any(value.value is not None for value in found)
     thick = 0.38 if both else 0.62
     if any(said):
@@ -113,10 +113,12 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
                 linewidth=0.6, label="published")  # fmt: skip
     ax.barh([p + thick / 2 * both for p in places], points(found), thick, color=COLOURS[2], xerr=errors(found),
             error_kw={"elinewidth": 0.8, "capsize": 2}, label="measured, 95 % interval")  # fmt: skip
-    for place, (label, value, measured) in enumerate(bars):
+    for place, (label, value, measured, run) in enumerate(bars):
         said_of = [f"measured {fixed(measured.value, 0, measured.interval)} tokens a second"] if measured.value else []
         said_of += [f"published {fixed(value, 0)} tokens a second"] if value else []
-        tell(ax, measured.value or value, place, "\n".join([*label.split("\n"), *map(typeset, said_of)]))
+        tell(
+            ax, measured.value or value, place, "\n".join([label, *map(typeset, said_of), *(whose(run) if run else ())])
+        )
         if measured.value is not None:
             end = measured.interval[1] if measured.interval else measured.value
             ax.text(end, place + thick / 2 * both, f" {fixed(measured.value, 0)}", va="center", fontsize=6)
@@ -127,7 +129,7 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
                 ax.text(max(value, measured.value) * 1.12, place, difference, va="center", fontsize=6, weight="bold")
             if measured.value is None and both:
                 ax.text(0, place + thick / 2, " no run", va="center", fontsize=6, color="0.35")
-    ax.set_yticks(list(places), [label for label, _, _ in bars], fontsize=6)
+    ax.set_yticks(list(places), [label for label, _, _, _ in bars], fontsize=6)
     ax.set_ylim(slots - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
     ax.set_xlabel("tokens per second" + (", no run of these" if any(said) and not both else ""))
