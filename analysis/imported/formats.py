@@ -21,6 +21,9 @@ from typing import Any
 RANK = re.compile(r"rank_(\d+)\.jsonl")
 COUNTS: dict[str, Any] = {"generated_tokens": int, "nfe": int, "latency_seconds": int | float}
 MOST = 2**53
+GZIP = b"\x1f\x8b"
+NO_JSON = (ValueError, RecursionError)  # the second: thousands of brackets
+WITH_SAMPLES = "allowed: d2Cache's results.json, or a samples_*.jsonl of lm-eval (--log_samples)"
 LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d{2}-\d{2}T.*)?\.jsonl")
 
 
@@ -79,13 +82,15 @@ def read_logs(paths: Sequence[Path]) -> list[Log]:
 
 
 def _files(path: Path) -> list[Path]:
-    """A file, or what a folder holds of the kinds above."""
+    """A file, or what a folder holds of the kinds above. (lm-eval writes into a folder of its output folder.)"""
     if not path.is_dir():
         return [path]
     kinds = ("samples_*.jsonl", "rank_*.jsonl", "results.json", "*.jsonl")
     found = next((sorted(path.glob(kind)) for kind in kinds if any(path.glob(kind))), [])
     if not found:
-        raise LogError(f"{path} holds none of {', '.join(kinds)}")
+        below = sorted({str(file.parent) for file in path.glob("*/samples_*.jsonl")})
+        hint = f"; allowed: {' or '.join(below)}, which does" if below else ""
+        raise LogError(f"{path} holds none of {', '.join(kinds)}{hint}")
     return found
 
 
@@ -93,7 +98,9 @@ def _one_file(file: Path) -> list[Log]:
     if file.suffix == ".json":
         whole = _json(file)
         if not isinstance(whole, Mapping) or not isinstance(whole.get("samples"), Mapping):
-            raise LogError(f"{file} holds no samples; allowed: d2Cache's results.json, or a samples_*.jsonl of lm-eval")
+            raise LogError(f"{file} holds no samples; {WITH_SAMPLES}")
+        if not whole["samples"]:
+            raise LogError(f"{file} holds samples of no task; {WITH_SAMPLES}")
         return [_d2cache(file, whole, str(task), rows) for task, rows in whole["samples"].items()]
     rows = list(_lines(file))
     if not rows:
@@ -112,9 +119,11 @@ def _one_file(file: Path) -> list[Log]:
 def _lm_eval(file: Path, rows: Sequence[tuple[int, Any]]) -> Log:
     named = LM_EVAL_NAME.fullmatch(file.name)
     results = _results_beside(file)
-    facts = {"arguments": results.get("config") or {}} if results else {}
-    model = results.get("model_name") or (results.get("config") or {}).get("model") if results else None
-    log = Log("lm-eval", [file], task=named[1] if named else None, model=model, facts=facts)
+    config = results.get("config")
+    config = config if isinstance(config, Mapping) else {}
+    model = results.get("model_name") or config.get("model")
+    facts = {"arguments": config} if results else {}
+    log = Log("lm-eval", [file], task=named[1] if named else None, model=str(model) if model else None, facts=facts)
     log.answers = _documents(file, rows)
     return log
 
@@ -144,19 +153,28 @@ def _documents(file: Path, rows: Sequence[tuple[int, Any]]) -> list[Answer]:
     found: dict[tuple[int, int], Answer] = {}
     for line, row in rows:
         try:
-            document, texts = int(row["doc_id"]), _texts(row["resps"])
+            document, texts = _number(row["doc_id"]), _texts(row["resps"])
             doc = row.get("doc")
         except (KeyError, TypeError, ValueError) as error:
             raise LogError(f"{file}, line {line}: no document of lm-eval ({type(error).__name__}: {error})") from None
         for sample, text in enumerate(texts):
-            found.setdefault(
-                (document, sample),
-                Answer(
-                    text, index=document, sample=sample, prompt=_prompt(row.get("arguments")),
-                    doc=doc if isinstance(doc, Mapping) else None, theirs=_verdict(row),
-                ),
+            answer = Answer(
+                text, index=document, sample=sample, prompt=_prompt(row.get("arguments")),
+                doc=doc if isinstance(doc, Mapping) else None, theirs=_verdict(row),
             )  # fmt: skip
+            before = found.setdefault((document, sample), answer)
+            if (before.text, before.doc) != (answer.text, answer.doc):
+                raise LogError(
+                    f"{file}, line {line}: document {document} has another answer than before; allowed: the file of "
+                    "one run, in which a document stands once for each filter"
+                )
     return [found[key] for key in sorted(found)]
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"doc_id is {value!r}, not a number from 0 on")
+    return value
 
 
 def _texts(resps: Any) -> list[str]:
@@ -247,24 +265,29 @@ def _evalplus(file: Path, rows: Sequence[tuple[int, Any]]) -> Log:
 
 def _json(file: Path) -> Any:
     try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise LogError(f"{file} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+        return json.loads(_text(file))
+    except NO_JSON as error:
         raise LogError(f"{file} is no JSON: {error}") from None
 
 
 def _lines(file: Path) -> Iterator[tuple[int, Any]]:
     """The objects of a JSON-lines file with their line numbers."""
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise LogError(f"{file} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise LogError(f"{file} is no UTF-8: {error}") from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_text(file).split("\n"), 1):
         if line.strip():
             try:
                 yield number, json.loads(line)
-            except ValueError as error:
+            except NO_JSON as error:
                 raise LogError(f"{file}, line {number} is no JSON: {error}") from None
+
+
+def _text(file: Path) -> str:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise LogError(f"{file} cannot be read: {error.strerror}") from None
+    if data.startswith(GZIP):
+        raise LogError(f"{file} is compressed; allowed: the file itself (gunzip)")
+    try:
+        return data.decode("utf-8-sig")
+    except ValueError as error:
+        raise LogError(f"{file} is no UTF-8: {error}") from None
