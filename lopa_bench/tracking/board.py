@@ -28,16 +28,10 @@ class TensorboardTracker(Guarded):
         self.running = Running()
         self.place = str(folder)
 
-    def start(self, run: Mapping[str, Any]) -> None:
-        self._run = self._guarded("start", lambda: self._started(run), late=self._close_as_failed)
-
     def sample(self, row: Mapping[str, Any]) -> None:
         self.running.add(row)
         numbers, step = live_numbers(self.running, row), self.running.n
         self._on_run("log", lambda run: self._numbers(run, numbers, step))
-
-    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-        self._on_run("finish", lambda run: self._finish(run, aggregates, tables))
 
     def fail(self, reason: str) -> None:
         self._on_run("mark as failed", lambda run: self._end(run, "failed", reason))

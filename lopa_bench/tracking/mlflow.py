@@ -44,17 +44,11 @@ class MlflowTracker(Guarded):
         self.waiting: list[tuple[str, float, int]] = []
         self.place = f"{self.uri}, experiment {project}"
 
-    def start(self, run: Mapping[str, Any]) -> None:
-        self._run = self._guarded("start", lambda: self._started(run), late=self._close_as_failed)
-
     def sample(self, row: Mapping[str, Any]) -> None:
         self.running.add(row)
         self.waiting += [(name, value, self.running.n) for name, value in live_numbers(self.running, row).items()]
         if self.running.n % BATCH == 0:
             self._on_run("log", self._send)
-
-    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-        self._on_run("finish", lambda run: self._finish(run, aggregates, tables))
 
     def fail(self, reason: str) -> None:
         self._on_run("mark as failed", lambda run: self._end(run, "FAILED", {"failed": reason[:VALUE_CHARACTERS]}))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lopa_bench.console.numbers import plain
 from lopa_bench.errors import ConfigError, Locked, RunError, StorageError
@@ -23,6 +23,7 @@ from lopa_bench.settings.spelling import meant, nearest
 from lopa_bench.settings.tracker import TrackerConfig
 from lopa_bench.system.storage import whole_file
 from lopa_bench.tracking.making import make_tracker
+from lopa_bench.tracking.tracker import Guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,8 +102,9 @@ def _check(run: Run) -> None:
 
 def send(run: Run, config: TrackerConfig, again: bool = False) -> int:
     """Tells a tracker of one finished run; 0 if it is there afterwards, else 1. Its records are only read."""
-    tracker: Any = make_tracker(config, run.folder, PATIENCE)
-    place = f"{tracker.service}: {_place(tracker, config)}"
+    tracker = make_tracker(config, run.folder, PATIENCE)
+    assert isinstance(tracker, Guarded)  # _config refuses none
+    place = f"{tracker.service}: {tracker.place}"
     try:
         with _held(run.folder):
             if not again and (before := _sent_before(run, place, tracker)):
@@ -127,18 +129,12 @@ def send(run: Run, config: TrackerConfig, again: bool = False) -> int:
     return 0
 
 
-def _place(tracker: Any, config: TrackerConfig) -> str:
-    return getattr(tracker, "place", f"{config.mode}, project {config.project}")
-
-
-def _sent_before(run: Run, place: str, tracker: Any) -> str | None:
+def _sent_before(run: Run, place: str, tracker: Guarded) -> str | None:
     """When and as what this run was sent there, by the note in its folder or by the service itself."""
     if at := _notes(run.folder).get(place):
         return f"at {at}"
-    if hasattr(tracker, "sent_before"):
-        found = tracker.sent_before(run.id)
-        return None if found is None else f"as {found}"
-    return None
+    found = tracker.sent_before(run.id)
+    return None if found is None else f"as {found}"
 
 
 def _notes(folder: Path) -> dict[str, str]:

@@ -64,12 +64,31 @@ class Guarded(Tracker):
     """
 
     service = ""
+    place = ""  # where in the service a run stands, in words
 
     def __init__(self, patience: float | None = None) -> None:
         self.patience = patience
         self.failure: str | None = None
         self._run: Any = None
         self._given_up = threading.Event()
+
+    def start(self, run: Mapping[str, Any]) -> None:
+        self._run = self._guarded("start", lambda: self._started(run), late=self._close_as_failed)
+
+    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        self._on_run("finish", lambda run: self._finish(run, aggregates, tables))
+
+    def sent_before(self, run_id: str) -> str | None:
+        """The service's name of a run that holds this one whole, if it can be asked and there is one."""
+        return None
+
+    def _started(self, run: Mapping[str, Any]) -> Any:
+        """The service's run for this one."""
+        raise NotImplementedError
+
+    def _finish(self, run: Any, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        """Writes what `finish` was given and closes the service's run."""
+        raise NotImplementedError
 
     def _close_as_failed(self, run: Any) -> None:
         """Closes a run of the service that was given up. Whatever this raises is lost."""
@@ -131,16 +150,11 @@ class WandbTracker(Guarded):
         self.group = group
         self.varied = varied
         self.running = Running()
-
-    def start(self, run: Mapping[str, Any]) -> None:
-        self._run = self._guarded("start", lambda: self._started(run), late=self._close_as_failed)
+        self.place = f"{mode}, project {project}"
 
     def sample(self, row: Mapping[str, Any]) -> None:
         self.running.add(row)
         self._on_run("log", lambda run: run.log(live_numbers(self.running, row)), LOG_SECONDS)
-
-    def finish(self, aggregates: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-        self._on_run("finish", lambda run: self._finish(run, aggregates, tables))
 
     def finish_with(self, values: Callable[[], Mapping[str, Any]]) -> None:
         """Logs what `values` makes, and nothing else, and closes the run."""
