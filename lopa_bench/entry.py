@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lopa_bench import ROOT
 from lopa_bench.console.overview import choices_overview, settings_overview
-from lopa_bench.models.device import device_kinds
+from lopa_bench.models.device import device_kinds, several
 from lopa_bench.run.start import run_here
 from lopa_bench.settings.arguments import with_devices
 from lopa_bench.settings.config import register
@@ -26,6 +26,7 @@ def prepare() -> None:
     """Makes the schema and the resolvers of conf/ known. To be called before `job`."""
     OmegaConf.register_new_resolver("lopa_token", lambda: os.urandom(4).hex(), use_cache=True, replace=True)
     OmegaConf.register_new_resolver("lopa_devices", lambda: ",".join(device_kinds()), replace=True)
+    OmegaConf.register_new_resolver("lopa_several", several, replace=True)
     OmegaConf.register_new_resolver("lopa_choices", lambda: choices_overview(sys.argv[1:]), replace=True)
     OmegaConf.register_new_resolver("lopa_settings", settings_overview, replace=True)
     register()

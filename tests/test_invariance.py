@@ -7,15 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from analysis.__main__ import main
 from analysis.tables.invariance import tables
 from lopa_bench.console.invariance import invariance_table
+from lopa_bench.lm_eval.settings import composed
 from lopa_bench.metrics.invariance import invariance, same_settings
 from lopa_bench.metrics.varied import Measured
+from lopa_bench.plan.plan import make_plan
 from lopa_bench.records.finding import find_runs
 from lopa_bench.records.runs import Run
 from lopa_bench.records.writing import RunStore
+from lopa_bench.run.start import run_here
+from lopa_bench.run.workers.opening import way_of
+from lopa_bench.settings.validate import validate
 from tests.test_records import run_row, sample, step
 
 IDS = ([5, 6, 7], [5, 6, 8], [9, 9, 9])
@@ -29,7 +35,7 @@ def write(
         "decoder": {"name": "lopa", "k": 8, "tau_conf": row.pop("tau_conf", 0.9)},
         "model": {"dtype": "auto"},
         "backend": {"device": "auto", "attention": row.pop("attention", None)},
-        "run": {"batch": batch, "preset": "effective"},
+        "run": {"batch": batch, "preset": "effective", "json": row.pop("json", "auto")},
     }
     with RunStore(out / "runs" / name) as store:
         for index, ids in enumerate(IDS):
@@ -50,7 +56,7 @@ def runs(out: Path) -> list[Run]:
 @pytest.fixture
 def several(tmp_path: Path) -> Path:
     write(tmp_path, "a-reference")
-    write(tmp_path, "b-batch", batch=4)
+    write(tmp_path, "b-batch", batch=4, json="never")
     write(
         tmp_path, "c-dtype", {1: {"token_ids": [5, 4, 8], "correct": True}, 2: {"order": [2, 0, 1]}}, dtype="bfloat16"
     )
@@ -115,6 +121,28 @@ def test_the_analysis_writes_runs_and_samples(several: Path, capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert "right (was wrong)" in printed
     assert (several / "report" / "tables" / "invariance_samples.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "is_the_same"),
+    [
+        (["run.devices=1"], True),  # a run goes on with any number of workers
+        (["run.devices=1", "run.same_devices=true"], False),
+        (["backend.device=auto", "run.same_devices=true"], True),
+    ],
+)
+def test_jobs_over_devices_take_up_what_the_same_devices_began(
+    words: list[str], is_the_same: bool, settings: list[str], tmp_path: Path
+) -> None:
+    common = [*settings, "task.limit=1", f"run.out={tmp_path}", "run.progress=false"]
+    first = run_here(composed(common))
+    made = composed([*common, *words])
+    config: Any = OmegaConf.to_object(made)
+    valid = validate(config)
+    plan = make_plan(config, OmegaConf.to_container(made), valid)  # type: ignore[arg-type]  # of a mapping it is one
+    claimed, _ = way_of(config, valid, None).take(plan, tmp_path / "runs")
+    claimed.release()
+    assert (claimed.folder == first.folder) == is_the_same
 
 
 def test_without_two_such_runs_it_says_what_makes_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

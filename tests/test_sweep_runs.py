@@ -75,5 +75,8 @@ def test_a_job_knows_what_it_differs_in_from_the_others_of_its_sweep(tmp_path: P
     assert names == ["task"]
     assert [jobs.own_of(own, tmp_path / "sweep") for own in overrides] == [{"task": "gsm8k"}, {"task": "mbpp"}]
     assert jobs.own_of(overrides[0], tmp_path / "no sweep") == {}
+    assert not jobs.is_over_devices(tmp_path / "sweep")
+    jobs.note_varied(tmp_path / "sweep", ["run.batch", "run.devices"])
+    assert jobs.is_over_devices(tmp_path / "sweep")
     search = OmegaConf.create({"hydra": {"sweeper": {"params": {"decoder.k": "choice(0, 8)"}}}})
     assert varied_names(search, []) == ["decoder.k"]

@@ -42,6 +42,11 @@ def device_kinds() -> list[str]:
     return ["cpu", *(kind for kind, is_here in found.items() if is_here)]
 
 
+def several() -> str:
+    """As run.devices: all accelerators where there are some, else two workers on the CPU."""
+    return "2" if device_kind("auto") == "cpu" else "all"
+
+
 def pick_device(name: str) -> torch.device:
     """The device of that name, or of `auto`. Raises CheckpointError for one that is not here."""
     import torch
@@ -73,11 +78,12 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes of a device that can still be taken; None where it does not say."""
+    """Bytes of a device that can still be taken, what torch holds unused among them; None where it does not say."""
     import torch
 
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
     return available() if device.type == "cpu" else None
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
+from decoders import UNMASKED
 from lopa_bench import ROOT
 from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.folders import locate

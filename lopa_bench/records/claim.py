@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,8 @@ from lopa_bench.records.integrity import own_id
 from lopa_bench.records.locks import NAME as LOCK_NAME
 from lopa_bench.records.locks import Lock, brief_lock
 from lopa_bench.records.writing import new_run_id, remove_unfinished_files
+
+Row = dict[str, Any]
 
 
 @dataclass
@@ -56,9 +58,12 @@ class Claim:
         self.release()
 
 
-def claim(runs: Path, key: str, resume: bool, labels: Sequence[object]) -> Claim:
-    """The folder for a run with this key below `runs`. Raises Locked if another process is at it, StorageError if
-    nothing can be written there, but for a finished run, which then is claimed without a lock.
+def claim(
+    runs: Path, key: str, resume: bool, labels: Sequence[object], alike: Callable[[Row], bool] | None = None
+) -> Claim:
+    """The folder for a run with this key below `runs`: of an earlier one with `resume`, which then has to be `alike` by
+    its row. Raises Locked if another process is at it, StorageError if nothing can be written there, but for a finished
+    run, which then is claimed without a lock.
 
     Looking for a folder and making one is one step for all processes, so that two which start at once meet.
     """
@@ -66,7 +71,7 @@ def claim(runs: Path, key: str, resume: bool, labels: Sequence[object]) -> Claim
 
     try:
         with brief_lock(_gate(runs)):
-            earlier = with_key(runs, key) if resume else []
+            earlier = _earlier(runs, key, alike) if resume else []
             if not earlier:
                 folder = runs / new_run_id(runs, *labels, key[:DIGITS])
                 return Claim(folder, Lock(folder))
@@ -74,13 +79,20 @@ def claim(runs: Path, key: str, resume: bool, labels: Sequence[object]) -> Claim
             found = Claim(folder, Lock(folder), row)
     except StorageError:
         archived = [
-            Claim(folder, None, row) for folder, row in (with_key(runs, key) if resume else []) if is_finished(row)
+            Claim(folder, None, row)
+            for folder, row in (_earlier(runs, key, alike) if resume else [])
+            if is_finished(row)
         ]
         if archived:
             return archived[0]
         raise
     remove_unfinished_files(folder)
     return found
+
+
+def _earlier(runs: Path, key: str, alike: Callable[[Row], bool] | None) -> list[tuple[Path, Row | None]]:
+    found = with_key(runs, key)
+    return found if alike is None else [(folder, row) for folder, row in found if row is not None and alike(row)]
 
 
 def _gate(runs: Path) -> Path:

@@ -24,7 +24,10 @@ OBJECTS = ("config", "host", "aggregates")  # columns of JSON that readers look 
 
 # Settings that a run's name says anyway, or that change no row.
 IMPORTED = "imported"  # the backend of a run that another tool made (analysis/imported)
-SAID_BESIDE = ("task.name", "model.name", "backend.name", "run.out", "run.progress", "run.preset", "run.shard")
+SAID_BESIDE = (
+    *("task.name", "model.name", "backend.name", "run.out", "run.progress", "run.preset", "run.shard"),
+    *("run.same_devices", "run.json"),
+)
 
 Value = TypeVar("Value")
 

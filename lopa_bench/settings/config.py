@@ -26,7 +26,8 @@ class RunSettings:
     `batch`: samples decoded together in one model call. `warmup`: untimed decodes before the first sample.
     `shard`: "i/n" takes the problems whose index leaves i when divided by n; None takes all.
     `devices`: a worker on each of these devices, all at one run: all, N, 0,1,... or cpu:N (docs/parallel.md); None:
-    this process alone.
+    this process alone. `same_devices`: an earlier run is gone on with only if it was asked for with the same
+    run.devices and backend.device; jobs of a sweep that differ in these have it set.
     `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
     `json`: whether the last line of stdout is one of JSON; auto: where stdout is no terminal.
     """
@@ -36,6 +37,7 @@ class RunSettings:
     warmup: int = number(1, 0, 65536)
     shard: str | None = None
     devices: str | None = None
+    same_devices: bool = False
     preset: str = choice("effective", *PRESETS)
     out: str = "outputs"
     progress: bool = True

@@ -12,6 +12,7 @@ DEVICES = (
     "all, a number of devices from 1, their numbers such as 0,1 (each once), cpu:N for N workers on the CPU, or null "
     "for this process alone (one device of a number: backend.device=cuda:1)"
 )
+OF_DEVICES = ("run.devices", "backend.device")  # the settings that say who decodes; a run's key has their kind alone
 
 
 @dataclass(frozen=True)

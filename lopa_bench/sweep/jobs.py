@@ -28,6 +28,7 @@ from lopa_bench.console.numbers import plain
 from lopa_bench.metrics.varied import as_text, by_name
 from lopa_bench.records.schema import to_json
 from lopa_bench.settings.config import escaped
+from lopa_bench.settings.shard import OF_DEVICES
 from lopa_bench.system.out_of_memory import oom_kills
 from lopa_bench.system.processes import environment
 from lopa_bench.system.storage import whole_file
@@ -86,12 +87,23 @@ def note_varied(sweep: Path, names: Sequence[str]) -> None:
         file.write(to_json(list(names)).encode())
 
 
+def varied_in(sweep: Path) -> list[str]:
+    """The names of what the jobs of a sweep differ in."""
+    try:
+        names: list[str] = json.loads((sweep / VARIED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return names
+
+
+def is_over_devices(sweep: Path) -> bool:
+    """Whether the jobs of a sweep differ in who decodes. A run's key does not say that, so they would be one run."""
+    return any(name in OF_DEVICES for name in varied_in(sweep))
+
+
 def own_of(overrides: Sequence[str], sweep: Path) -> dict[str, str]:
     """A job's overrides without those that all jobs of its sweep have."""
-    try:
-        names = json.loads((sweep / VARIED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    names = varied_in(sweep)
     return {name: value for name, value in by_name(overrides).items() if name in names}
 
 
@@ -116,6 +128,7 @@ def supervise(settings: DictConfig) -> Any:
     if settings.tracker.name != "none":
         settings.tracker.group = settings.tracker.group or sweep.name
         settings.tracker.varied = as_text(own_of(report.overrides, sweep))
+    settings.run.same_devices |= is_over_devices(sweep)
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / SETTINGS) as file:
         file.write(as_given(settings).encode())

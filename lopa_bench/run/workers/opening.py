@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from lopa_bench.models.device import device_kind
 from lopa_bench.plan.plan import Plan
 from lopa_bench.records.claim import Claim, claim
+from lopa_bench.records.runs import flat
 from lopa_bench.run.decoding import Decoding, here
 from lopa_bench.run.workers.launched import Rank
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.config import Config
+from lopa_bench.settings.shard import OF_DEVICES
 from lopa_bench.settings.validate import Validated
 
 
@@ -26,11 +32,22 @@ class Way:
     open: Callable[[Plan, Claim, int], AbstractContextManager[Decoding]]
 
 
+def same_devices(plan: Plan, row: Mapping[str, Any]) -> bool:
+    """Whether a run was asked for with the devices of this one."""
+
+    def asked(config: Mapping[str, Any], auto: str) -> list[Any]:
+        return [auto if value == "auto" else value for value in map(flat(config).get, OF_DEVICES)]
+
+    there = asked(json.loads(row["config"]), row["device"].partition(":")[0])
+    return there == asked(plan.resolved, device_kind("auto"))
+
+
 def way_of(config: Config, valid: Validated, rank: Rank | None) -> Way:
     """Raises ConfigError for devices that are not here."""
 
     def alone(plan: Plan, runs: Path) -> tuple[Claim, int]:
-        return claim(runs, plan.identity.key, config.resume, plan.labels), 0
+        alike = partial(same_devices, plan) if config.run.same_devices else None
+        return claim(runs, plan.identity.key, config.resume, plan.labels, alike), 0
 
     if rank is None and valid.devices is None:
         return Way(alone, lambda plan, claimed, missing: here(plan, claimed.folder, claimed.run_id))
