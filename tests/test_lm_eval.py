@@ -49,13 +49,17 @@ CHOICE = TASK | {"task": "choice", "output_type": "multiple_choice", "doc_to_cho
 MODEL = "model=mini decoder=lopa decoder.k=4 run.progress=false"
 
 
-def evaluate(folder: Path, task: dict[str, Any], *words: str, config: str = MODEL) -> subprocess.CompletedProcess[str]:
-    (folder / "task.yaml").write_text(yaml.safe_dump(task))
-    arguments = ["--model", "lopa_bench", "--tasks", task["task"], "--include_path", str(folder), "--limit", str(LIMIT)]
+def evaluate(
+    folder: Path, *tasks: dict[str, Any], limit: int = LIMIT, config: str = MODEL
+) -> subprocess.CompletedProcess[str]:
+    for task in tasks:
+        (folder / f"{task['task']}.yaml").write_text(yaml.safe_dump(task))
+    names = ",".join(task["task"] for task in tasks)
+    arguments = ["--model", "lopa_bench", "--tasks", names, "--include_path", str(folder), "--limit", str(limit)]
     arguments += ["--output_path", str(folder / "results"), "--apply_chat_template"]
     config = f"config={config} run.out={folder / 'out'}"
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hf"), "PYTHONPATH": _path()}
-    command = [sys.executable, "-m", "lopa_bench.lm_eval", *arguments, *words, "--model_args", config]
+    command = [sys.executable, "-m", "lopa_bench.lm_eval", *arguments, "--model_args", config]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
 
 
@@ -100,6 +104,32 @@ def test_two_devices_give_the_same_numbers(tmp_path: Path) -> None:
         (path,) = (tmp_path / name / "results").rglob("results*.json")
         found.append(json.loads(path.read_text())["results"]["gsm8k_local"])
     assert found[0] == found[1]
+
+
+def test_the_tasks_of_one_call_share_the_model(tmp_path: Path) -> None:
+    config = "model=mini decoder=lopa decoder.k=4"
+    done = evaluate(tmp_path, TASK, TASK | {"task": "again"}, limit=2, config=config)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("loading mini") == 1
+    first, second = (read_samples(run.folder)["token_ids"].to_pylist() for run in find_runs(tmp_path / "out"))
+    assert first == second
+
+
+def test_each_repeat_has_its_own_verdict(tmp_path: Path) -> None:
+    """lm-eval itself judges the first of them."""
+    drawn = TASK["generation_kwargs"] | {"do_sample": True, "temperature": 1.0}
+    done = evaluate(tmp_path, TASK | {"repeats": 3, "generation_kwargs": drawn}, limit=4)
+    assert done.returncode == 0, done.stderr
+    (run,) = find_runs(tmp_path / "out")
+    rows = read_samples(run.folder).to_pylist()
+    golds = [json.loads(line)["answer"] for line in (EMBEDDED / "gsm8k_test.jsonl").open()]
+    ours = [rule.exact_match(rule.strict(row["answer_text"]), golds[row["problem_index"]]) for row in rows]
+    assert [row["correct"] for row in rows] == ours
+    assert len(set(ours)) == 2
+    first = {row["problem_id"]: row["correct"] for row in rows if row["sample_index"] == 0}
+    for row in rows:
+        of_all = json.loads(row["score_details"])["document"]["exact_match,strict-match"]
+        assert of_all == first[row["problem_id"]]
 
 
 def test_a_likelihood_is_refused_before_anything_else(tmp_path: Path) -> None:

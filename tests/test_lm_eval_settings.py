@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import torch
 from lopa_bench.errors import ConfigError
 from lopa_bench.lm_eval.likelihood import Bound, Scorer, masks, seed_of
 from lopa_bench.lm_eval.requests import Request, write_requests
-from lopa_bench.lm_eval.results import _verdicts
+from lopa_bench.lm_eval.results import Continued, _verdicts
 from lopa_bench.lm_eval.settings import Generating, agreed, composed, generating, quoted, words_of
 from lopa_bench.models.loaded import load
 from lopa_bench.settings.backend import LocalSettings
@@ -97,14 +99,55 @@ def test_a_verdict_goes_to_the_request_that_it_is_of() -> None:
     asked = [Request("t-0", "same", {}), Request("t-1", "other", {}), Request("t-2", "same", {})]
     strict = [entry(text, "strict", value, "7") for text, value in (("same", 1.0), ("other", 0.0), ("same", 0.0))]
     flexible = [entry(text, "flexible", 1.0, "8") for text in ("same", "other", "same")]
-    found = _verdicts(asked, [*strict, *flexible])
-    assert [found[request.id]["correct"] for request in asked] == [True, False, False]
-    assert found["t-1"]["score_details"] == {
+    found = _verdicts(Continued("t", Path(), asked), [*strict, *flexible], None)
+    assert [found[request.id, 0]["correct"] for request in asked] == [True, False, False]
+    assert found["t-1", 0]["score_details"] == {
         "metric": "exact_match,strict", "exact_match,strict": 0.0, "exact_match,flexible": 1.0,
     }  # fmt: skip
-    assert (found["t-1"]["extracted"], found["t-1"]["gold"]) == ("7", "#### 7")
-    several = entry("t", "strict", 1.0, "7") | {"resps": [["x", "y"]]}
-    assert _verdicts([Request("t-0", "t", {})], [several]) == {}
+    assert (found["t-1", 0]["extracted"], found["t-1", 0]["gold"]) == ("7", "#### 7")
+
+
+@dataclass
+class Instance:
+    """As lm-eval has it, as far as filters look at it."""
+
+    doc: dict[str, Any]
+    resps: list[str]
+    filtered_resps: dict[str, Any] = field(default_factory=dict)
+
+
+class First:
+    """A filter that takes the first of at least `needs` texts."""
+
+    name = "first"
+
+    def __init__(self, needs: int) -> None:
+        self.needs = needs
+
+    def apply(self, instances: list[Instance]) -> None:
+        for instance in instances:
+            assert len(instance.resps) >= self.needs
+            instance.filtered_resps[self.name] = instance.resps[0]
+
+
+@pytest.mark.parametrize(("needs", "verdicts"), [(1, [True, False, True]), (2, [None] * 3)])
+def test_each_of_several_texts_has_the_verdict_that_it_would_have_alone(
+    needs: int, verdicts: list[bool | None]
+) -> None:
+    """lm-eval itself says one thing of all three: right."""
+    task = SimpleNamespace(
+        _filters=[First(needs)], process_results=lambda doc, texts: {"exact_match": float(texts == [doc["answer"]])}
+    )
+    asked = Instance({"answer": "7"}, ["7", "8", "7"])
+    logged = {
+        "arguments": [("Q?", {})], "resps": [asked.resps], "target": "7", "filter": "first", "metrics": ["exact_match"],
+        "exact_match": 1.0, "filtered_resps": ["7"],
+    }  # fmt: skip
+    found = _verdicts(Continued("t", Path(), [Request("t-0", "Q?", {})], [asked]), [logged], task)
+    assert [found["t-0", sample]["correct"] for sample in range(3)] == verdicts
+    assert {row["score_details"]["document"]["exact_match,first"] for row in found.values()} == {1.0}
+    assert found["t-0", 1].get("extracted") == (None if needs > 1 else "8")
+    assert asked.filtered_resps == {}
 
 
 def test_likelihood_settings_are_judged_at_once() -> None:

@@ -24,6 +24,7 @@ from lopa_bench.errors import CheckpointError
 from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.tensors import check_numbers
 from lopa_bench.models.device import pick_device, pick_dtype, set_threads
+from lopa_bench.models.kept import Keep, anew
 from lopa_bench.models.text.ends import end_ids
 from lopa_bench.models.text.tokenizers import Codec, codec_for, load_tokenizer
 from lopa_bench.settings.backend import LocalSettings
@@ -44,8 +45,10 @@ class CausalModel:
     dtype: torch.dtype
 
 
-def load_causal(model: ModelSettings, backend: LocalSettings, kind: str = CAUSAL) -> CausalModel:
-    """A checkpoint as configured, of a class of transformers; no code of it is run. Raises CheckpointError."""
+def load_causal(model: ModelSettings, backend: LocalSettings, kind: str = CAUSAL, keep: Keep = anew) -> CausalModel:
+    """A checkpoint as configured, of a class of transformers; no code of it is run. Its network as `keep` says. Raises
+    CheckpointError.
+    """
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
@@ -58,7 +61,7 @@ def load_causal(model: ModelSettings, backend: LocalSettings, kind: str = CAUSAL
             f"model.lora={model.lora} is not supported for model.layout={model.layout}; merge it beforehand"
         )
     tokenizer = load_tokenizer(folder)
-    network = _load(folder, dtype, kind).to(device).eval().requires_grad_(False)
+    network = keep(lambda: _load(folder, dtype, kind).to(device).eval().requires_grad_(False))
     set_threads(network, backend.threads)
     size = network.get_input_embeddings().num_embeddings
     codec = codec_for(model, tokenizer, network.config.get_text_config().bos_token_id, size)

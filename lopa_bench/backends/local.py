@@ -49,6 +49,10 @@ class LocalBackend:
         """Buffers for one text of up to `max_length` positions."""
         return KVCache(self.config, self.max_length, self.device, self.dtype)
 
+    def drop_caches(self) -> None:
+        """Lets go of the buffers that no decode is using."""
+        self._free.clear()
+
     def decode(self, decode: Decode, cache: KVCache | None = None) -> Outcome:
         """Runs one decode alone, with times; on a given cache its first positions may hold an earlier request's."""
         if cache is not None:

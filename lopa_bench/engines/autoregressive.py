@@ -26,7 +26,7 @@ class AutoregressiveEngine(Engine):
         backend = plan.config.backend
         assert isinstance(backend, LocalSettings)
         torch.manual_seed(plan.config.run.seed)
-        self.model = load_causal(plan.config.model, backend, self.kind)
+        self.model = load_causal(plan.config.model, backend, self.kind, plan.network)
         self.device, self.dtype = str(self.model.device), dtype_name(self.model.dtype)
         self.codec = self.model.codec
         self.end_ids = self.model.end_ids

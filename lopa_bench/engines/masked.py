@@ -34,7 +34,7 @@ class MaskedEngine(Engine):
         check_room(opened, config.decoder.gen_length)
         check_prompts(opened, prompt_ids)
         self._check_memory(plan, opened, prompt_ids)
-        self.model = load(config.model, backend, config.run.batch, opened)
+        self.model = load(config.model, backend, config.run.batch, opened, plan.network)
         self.backend = self._backend_of(self.model.network, backend)
         self.device, self.dtype = self.model.device, self.model.dtype
         self.codec = self.model.codec
@@ -63,7 +63,9 @@ class MaskedEngine(Engine):
             min(config.run.batch, len(plan.units)), dtype_name(pick_dtype(config.model.dtype, device)),
         )  # fmt: skip
         told = plan.memory if device.type == "cpu" else None
-        check_memory(demand, self._free(device) if told is None else told, str(device))
+        free = self._free(device) if told is None else told
+        there = demand.need().weights if plan.has_network else 0
+        check_memory(demand, None if free is None else free + there, str(device))
 
     @property
     def max_length(self) -> int:
@@ -80,6 +82,10 @@ class MaskedEngine(Engine):
             sample.peak_memory_bytes = peak_memory(self.backend.device) if batch == 1 else None
             yield sample
             reset_peak(self.backend.device)
+
+    def close(self) -> None:
+        """Its network may stay for a next run, its keys and values do not."""
+        self.backend.drop_caches()
 
     def _waiting(self, units: Sequence[Unit]) -> Iterator[Pending]:
         for unit in units:

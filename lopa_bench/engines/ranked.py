@@ -59,7 +59,8 @@ class RankedEngine(MaskedEngine):
             link = link_of(device, settings.link)
             self.mesh = Mesh(self.ranks.place, self.ranks.store, device, link, settings.rank_timeout_s)
             here = replace(settings, device=str(device))
-            super().__init__(replace(plan, config=replace(plan.config, backend=here)))
+            # Its network is none for another run: tensor ranks take their shares out of it.
+            super().__init__(replace(plan, config=replace(plan.config, backend=here), kept=None))
             self._share_threads(settings)
         except BaseException:
             self.close()

@@ -14,13 +14,15 @@ import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from decoders.state import Borders
 from lopa_bench.errors import ConfigError
+from lopa_bench.models.kept import KeptNetwork
+from lopa_bench.plan.identity import model_facts, network_key
 from lopa_bench.settings.backend import LocalSettings
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.validate import validate
@@ -53,11 +55,16 @@ class Bound:
     forwards: int = 0
     requests: int = 0
     cut: int = 0
-    _of: list[Scorer] = field(default_factory=list)  # the model, once it is loaded
+    kept: KeptNetwork = field(default_factory=KeptNetwork, compare=False)
+    _loaded: Scorer | None = field(default=None, compare=False)
 
     @classmethod
-    def make(cls, kind: str | None, copies: int | None, seed: int | None) -> Bound | None:
-        """What --model_args ask for; None without `likelihood`. Raises ConfigError."""
+    def make(
+        cls, kind: str | None, copies: int | None, seed: int | None, kept: KeptNetwork | None = None
+    ) -> Bound | None:
+        """What --model_args ask for, with the network that runs leave in `kept`; None without `likelihood`. Raises
+        ConfigError.
+        """
         if kind is None:
             for name, value in (("mc_num", copies), ("seed", seed)):
                 if value is not None:
@@ -68,7 +75,7 @@ class Bound:
         for name, value, low in (("mc_num", copies, 1), ("seed", seed, 0)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
                 raise ConfigError(f"--model_args {name}={value} is not allowed; allowed: an integer from {low}")
-        return cls(COPIES if copies is None else copies, seed or 0)
+        return cls(COPIES if copies is None else copies, seed or 0, kept=kept or KeptNetwork())
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -112,9 +119,9 @@ class Bound:
         )
 
     def _scorer(self, config: Config) -> Scorer:
-        if not self._of:
-            self._of.append(Scorer.load(config))
-        return self._of[0]
+        if self._loaded is None:
+            self._loaded = Scorer.load(config, self.kept)
+        return self._loaded
 
     def _say_cut(self, tokens: int, room: int) -> None:
         if not self.cut:
@@ -175,7 +182,7 @@ class Scorer:
     grid: str
 
     @classmethod
-    def load(cls, config: Config) -> Scorer:
+    def load(cls, config: Config, kept: KeptNetwork) -> Scorer:
         """Raises ConfigError for what has no masks, CheckpointError."""
         from lopa_bench.models.loaded import load, open_checkpoint
 
@@ -186,7 +193,8 @@ class Scorer:
                 f"decoder={config.decoder.name} on backend={config.backend.name}"
             )
         opened = open_checkpoint(config.model)
-        model = load(config.model, config.backend, config.run.batch, opened)
+        keep = partial(kept.get, network_key(config, model_facts(config)))
+        model = load(config.model, config.backend, config.run.batch, opened, keep)
         settings, network = valid.settings, opened.config
         grid = config.decoder.grid or network.grid
         room = min(config.model.max_length, network.max_positions)

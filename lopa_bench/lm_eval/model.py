@@ -25,6 +25,7 @@ from lopa_bench.lm_eval.requests import Request, write_requests
 from lopa_bench.lm_eval.results import Continued, summary, texts_of, warn_of_failed
 from lopa_bench.lm_eval.settings import agreed, composed, generating, quoted, words_of
 from lopa_bench.models.checkpoint.folders import locate
+from lopa_bench.models.kept import KeptNetwork
 from lopa_bench.models.text.tokenizers import Codec, load_tokenizer
 from lopa_bench.run.start import run_here
 from lopa_bench.settings.config import Config
@@ -79,7 +80,8 @@ class LopaBench(LM):
         check_read(made)
         check_read_alone(made)
         self.config = made
-        self.bound = Bound.make(likelihood, mc_num, seed)
+        self.kept = KeptNetwork()  # all runs are of one model
+        self.bound = Bound.make(likelihood, mc_num, seed, self.kept)
         self.done: list[Continued] = []
 
     def _of_lm_eval(self, batch_size: int | str | None, device: str | None) -> list[str]:
@@ -128,15 +130,16 @@ class LopaBench(LM):
         for name, value in asked.drawing:
             agreed(told, f"decoder.{name}", decoder.get(name), value, f"{task}: {name}")
             changes.append(f"decoder.{name}={value}")
-        named = _requests(task, [instance for instance, _ in members])
+        instances = [instance for instance, _ in members]
+        named = _requests(task, instances)
         folder = Path(self.settings.run.out).expanduser() / "lm_eval"
         path = write_requests(folder, task, named, asked.stop)
         changes += ["task=requests", f"task.source={quoted(path)}"]
         repeats = len(members[0][1])
         changes += [f"task.samples={repeats}"] if repeats > 1 else []
         with _command_line([*told, *changes]) as words:
-            result = run_here(composed(words), is_alone=True)
-        self.done.append(Continued(task, result.folder, named))
+            result = run_here(composed(words), is_alone=True, kept=self.kept)
+        self.done.append(Continued(task, result.folder, named, instances))
         warn_of_failed(task, result.folder)
         return texts_of(result.folder, len(members), repeats, asked.stop)
 

@@ -31,7 +31,7 @@ def write_requests(folder: Path, task: str, requests: Sequence[Request], stop: S
     shared = {"until": list(stop), "task": f"lm_eval_{task}"}
     rows = [shared | {"id": one.id, "context": one.context, "origin": dict(one.origin)} for one in requests]
     data = "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows).encode()
-    name = re.sub(r"[^\w.-]+", "_", task)[:100]
+    name = re.sub(r"[^\w.-]+", "_", task, flags=re.ASCII)[:100]
     path = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:10]}.jsonl"
     if not (path.is_file() and path.read_bytes() == data):
         with whole_file(path) as file:

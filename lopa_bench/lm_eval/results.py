@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -22,20 +22,23 @@ from lopa_bench.records.schema import ERROR_REASONS
 from lopa_bench.records.writing import RunStore
 
 LIKELIHOODS = ("loglikelihood", "loglikelihood_rolling", "multiple_choice")
+NO_VERDICT = "no_verdict"  # lm-eval's number is no yes or no
 SHOWN = ("tpf", "forwards")  # of a task, in lm-eval's own table
 COPIED = (
     *("preset", "formula", "n", "errors", "tpf", "tpf_row", "tps", "tps_clock", "forwards", "rows", "content_tokens"),
     *("eos_tokens", "window_tokens", "tokens_processed", "total_s", "wall_s", "finish_reasons"),
 )
+Verdicts = Mapping[tuple[str, int], Mapping[str, Any]]  # columns by problem id and sample index
 
 
 @dataclass(frozen=True)
 class Continued:
-    """A group of requests of one task, answered by one run."""
+    """A group of requests of one task, answered by one run. `instances`: what lm-eval calls them, in the same order."""
 
     task: str
     folder: Path
     requests: Sequence[Request]
+    instances: Sequence[Any] = ()
 
 
 def texts_of(folder: Path, problems: int, samples: int, stop: Sequence[str]) -> list[list[str]]:
@@ -93,8 +96,9 @@ def reporting(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         results = evaluate(lm, task_dict, *rest, log_samples=True, **named)
         if results is None:
             return None
+        tasks = dict(_tasks(task_dict))
         for one in ours.done:
-            record_verdicts(one, results["samples"].get(one.task, ()))
+            record_verdicts(one, results["samples"].get(one.task, ()), tasks.get(one.task))
         if not wanted:
             del results["samples"]
         results["lopa_bench"] = found = summary(ours)
@@ -107,21 +111,24 @@ def reporting(evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_likelihood(tasks: Any) -> str | None:
-    """The name of the first task that asks for likelihoods, however deep in groups."""
+    """The name of the first task that asks for likelihoods."""
+    kinds = ((name, task.OUTPUT_TYPE) for name, task in _tasks(tasks))
+    return next((f"{name} ({kind})" for name, kind in kinds if kind in LIKELIHOODS), None)
+
+
+def _tasks(tasks: Any) -> Iterator[tuple[str, Any]]:
+    """The tasks with their names, however deep in groups."""
     for name, task in tasks.items() if isinstance(tasks, Mapping) else ():
-        kind = getattr(task, "OUTPUT_TYPE", None)
-        if kind in LIKELIHOODS:
-            return f"{getattr(task.config, 'task', None) or name} ({kind})"
-        if found := _of_likelihood(task):
-            return found
-    return None
+        if hasattr(task, "OUTPUT_TYPE"):
+            yield getattr(task.config, "task", None) or name, task
+        yield from _tasks(task)
 
 
-def record_verdicts(done: Continued, logged: Sequence[Mapping[str, Any]]) -> None:
+def record_verdicts(done: Continued, logged: Sequence[Mapping[str, Any]], task: Any = None) -> None:
     """Writes what lm-eval said of each document into the rows of its run, and the run's numbers anew. A document of
-    several requests or repeats has one verdict for all, which is none of a row. What cannot be written is a warning.
+    several requests has one verdict for all, which is none of a row. What cannot be written is a warning.
     """
-    verdicts = _verdicts(done.requests, logged)
+    verdicts = _verdicts(done, logged, task)
     if not verdicts:
         return
     try:
@@ -135,13 +142,13 @@ def record_verdicts(done: Continued, logged: Sequence[Mapping[str, Any]]) -> Non
         lock.release()
 
 
-def _write(folder: Path, verdicts: Mapping[str, Mapping[str, Any]]) -> None:
+def _write(folder: Path, verdicts: Verdicts) -> None:
     store = RunStore(folder)
     for part in parts(folder, "samples"):
         rows = store.rows(part.name)
         failed = [row["finish_reason"] in ERROR_REASONS for row in rows]
         judged = [
-            row if bad else {**row, **verdicts.get(row["problem_id"], {})}
+            row if bad else {**row, **verdicts.get((row["problem_id"], row["sample_index"]), {})}
             for row, bad in zip(rows, failed, strict=True)
         ]
         store.replace(part.name, judged)
@@ -151,31 +158,64 @@ def _write(folder: Path, verdicts: Mapping[str, Mapping[str, Any]]) -> None:
     store.write_run({**run.row, "aggregates": aggregates, "accuracy": numbers["accuracy"]})
 
 
-def _verdicts(requests: Sequence[Request], logged: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The columns of each request whose document it alone is of. lm-eval's log has one entry a document and filter, in
-    the order of the requests; its numbers of documents count otherwise under --samples, so texts are compared.
+def _verdicts(done: Continued, logged: Sequence[Mapping[str, Any]], task: Any) -> Verdicts:
+    """The columns of each row whose document its request alone is of. lm-eval's log has one entry a document and
+    filter, in the order of the requests; its numbers of documents count otherwise under --samples, so texts are
+    compared.
+
+    Of a document that was asked several times lm-eval says one thing for all, by filters that take the first text or
+    the most frequent one. Its rows are judged by the same task, each as if it had been the only one.
     """
     by_filter: dict[str, dict[str, deque[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(deque))
     for entry in logged:
-        if len(entry["arguments"]) == 1 and len(entry["resps"][0]) == 1:
+        if len(entry["arguments"]) == 1:
             by_filter[entry["filter"]][entry["arguments"][0][0]].append(entry)
     found = {}
-    for request in requests:
+    for place, request in enumerate(done.requests):
         entries = [texts[request.context].popleft() for texts in by_filter.values() if texts.get(request.context)]
-        if entries:
-            found[request.id] = _columns(entries)
+        if not entries:
+            continue
+        texts = entries[0]["resps"][0]
+        if len(texts) == 1:
+            found[request.id, 0] = _columns(entries)
+            continue
+        for sample, text in enumerate(texts):
+            alone = None if task is None else _alone(task, done.instances[place], text)
+            columns = _columns([] if alone is None else [alone | {"target": entries[0]["target"]}])
+            columns["score_details"]["document"] = _values(entries)
+            found[request.id, sample] = columns
     return found
 
 
+def _alone(task: Any, instance: Any, text: str) -> dict[str, Any] | None:
+    """What the task's first filter and its metrics make of one text; None where they need several."""
+    first = task._filters[0]
+    one = replace(instance, resps=[text], filtered_resps={})
+    try:
+        first.apply([one])
+        filtered = [one.filtered_resps[first.name]]
+        metrics = dict(task.process_results(instance.doc, filtered))
+    except Exception:  # of lm-eval or of the task: take_first_k asserts that there are k
+        return None
+    return {"filter": first.name, "filtered_resps": filtered, "metrics": list(metrics), **metrics}
+
+
+def _values(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The metrics of one document by name and filter, the task's first filter first."""
+    return {f"{metric},{entry['filter']}": entry[metric] for entry in entries for metric in entry["metrics"]}
+
+
 def _columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What one document's entries say, the task's first filter and metric first."""
-    values = {f"{metric},{entry['filter']}": entry[metric] for entry in entries for metric in entry["metrics"]}
+    """What one document's entries say; its verdict is that of the first filter and metric. Without entries: nothing."""
+    if not entries:
+        return {"correct": None, "score_status": NO_VERDICT, "score_details": {}}
+    values = _values(entries)
     name, value = next(iter(values.items()), ("", None))
     is_verdict = isinstance(value, (bool, int, float)) and value in (0, 1)
     extracted = entries[0]["filtered_resps"][0]
     return {
         "correct": bool(value) if is_verdict else None,
-        "score_status": "ok" if is_verdict else "no_verdict",
+        "score_status": "ok" if is_verdict else NO_VERDICT,
         "score_details": {"metric": name} | values,
         "extracted": extracted if isinstance(extracted, str) else None,
         "gold": str(entries[0]["target"]),

@@ -90,6 +90,8 @@ class Generating:
 
 def generating(kwargs: Mapping[str, Any], task: str) -> Generating:
     """Reads the generation arguments of a request. Raises ConfigError for one that cannot be followed."""
+    if not isinstance(kwargs, Mapping):
+        raise ConfigError(f"{task}: generation_kwargs={kwargs!r} is not allowed; allowed: names with values")
     left = dict(kwargs)
     stop = _stop(left.pop("until", None), task)
     length = _length({name: left.pop(name) for name in LENGTHS if left.get(name) is not None}, task)

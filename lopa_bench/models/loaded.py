@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.loader import load_model
 from lopa_bench.models.config import ModelConfig
 from lopa_bench.models.device import dtype_name, pick_device, pick_dtype, set_threads
+from lopa_bench.models.kept import Keep, anew
 from lopa_bench.models.network.attention import Attention
 from lopa_bench.models.network.static import Network, StaticSteps
 from lopa_bench.models.network.transformer import Transformer
@@ -92,22 +94,29 @@ def check_prompts(opened: Opened, prompt_ids: Mapping[int, Sequence[int]]) -> No
             raise CheckpointError(f"the prompt of problem {index} holds the mask token {token} (id {mask_id})")
 
 
-def load(model: ModelSettings, backend: LocalSettings, batch: int = 1, opened: Opened | None = None) -> LoadedModel:
-    """Loads a model as configured, for calls of up to `batch` samples. Raises CheckpointError, and BackendError for
-    a compiler that is not here.
+def load(
+    model: ModelSettings, backend: LocalSettings, batch: int = 1, opened: Opened | None = None, keep: Keep = anew
+) -> LoadedModel:
+    """Loads a model as configured, for calls of up to `batch` samples; its network as `keep` says, which may have it
+    from an earlier run. Raises CheckpointError, and BackendError for a compiler that is not here.
     """
     device = pick_device(backend.device)
     dtype = pick_dtype(model.dtype, device)
     opened = opened or open_checkpoint(model)
     if model.quantize is not None:
         check_quantizable(model.quantize, opened.config)
-    network = load_model(opened.folder, dtype, device, opened.lora, max_length=model.max_length)
+    network: Transformer = keep(partial(_network, model, opened, dtype, device))
     set_threads(network, backend.threads, batch)
     for module in network.modules():
         if isinstance(module, Attention):
             module.kernel = backend.attention
-    if model.quantize is not None:
-        quantize(network, model.quantize)
     steps = network if backend.compile == "none" else StaticSteps(network, backend.compile)
     numbers = " ".join(filter(None, [dtype_name(dtype), model.quantize]))
     return LoadedModel(steps, opened.codec, opened.vocabulary, str(device), numbers)
+
+
+def _network(model: ModelSettings, opened: Opened, dtype: torch.dtype, device: torch.device) -> Transformer:
+    network = load_model(opened.folder, dtype, device, opened.lora, max_length=model.max_length)
+    if model.quantize is not None:
+        quantize(network, model.quantize)
+    return network

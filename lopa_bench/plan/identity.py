@@ -35,6 +35,7 @@ DEFAULT_OF_DECODERS = "what decoders take if they are not told; the decoder's ow
 CHANGES_NO_ROW: Mapping[str, str] = {
     "run.out": "where rows are written",
     "run.devices": "who decodes; rows say how many did at once",
+    "run.same_devices": "which earlier rows are taken",
     "run.preset": "how rows are counted when they are read",
     "run.progress": "what the terminal shows meanwhile",
     "run.json": "what it shows at the end",
@@ -85,11 +86,7 @@ class Identity:
 
 def identify(config: Config, task: Task, prompts: Iterable[tuple[Problem, Prompt]]) -> Identity:
     """The identity of a run with resolved decoder settings. Reads no weights that were read before, loads no torch."""
-    backend = config.backend
-    if isinstance(backend, LocalSettings):
-        model = _counted("model", config.model) | _files(config.model)
-    else:
-        model = _counted("model", config.model) | _texts_for_server(config.model, backend)
+    model = model_facts(config)
     settings = {"decoder": asdict(config.decoder), "task": asdict(config.task)}
     libraries = (*task.libraries, *(("torchao",) if config.model.quantize else ()))
     facts: dict[str, Any] = {
@@ -98,13 +95,29 @@ def identify(config: Config, task: Task, prompts: Iterable[tuple[Problem, Prompt
         "task": settings["task"] | {"scorer": task.scorer, "stop": list(task.stop)},
         "source_sha256": task.source.sha256,
         "prompts_sha256": _prompts_sha256(prompts, with_rows=config.task.target is not None),
-        "backend": _backend(backend),
+        "backend": _backend(config.backend),
         "run": _counted("run", config.run),
         "targets": {target: target_facts(target) for target in targets(settings)},
         "product": {"version": product_version(), "code_sha256": code_sha256()} | _libraries(libraries),
     }
     whole = {**facts, "run": {**facts["run"], "shard": None}, "prompts_sha256": None}  # a shard knows its own prompts
     return Identity(_hash(facts), _hash(whole), facts, model["weights_sha256"])
+
+
+def network_key(config: Config, model: Mapping[str, Any]) -> str:
+    """Whatever decides the numbers of a network that is loaded here, and where they lie: two runs that agree in it can
+    share one. `model`: as in a run's facts.
+    """
+    kind = config.decoder.name if config.decoder.name in UNMASKED else "masked"
+    return json.dumps([kind, model, asdict(config.backend)], sort_keys=True, default=str)
+
+
+def model_facts(config: Config) -> dict[str, Any]:
+    """What a run's key says of its model: the settings and the files."""
+    model, backend = config.model, config.backend
+    if isinstance(backend, LocalSettings):
+        return _counted("model", model) | _files(model)
+    return _counted("model", model) | _texts_for_server(model, backend)
 
 
 def _counted(group: str, settings: Any) -> dict[str, Any]:

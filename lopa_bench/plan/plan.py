@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from decoders import UNMASKED, Decoder, make_decoder
 from lopa_bench.models.checkpoint.check import check_model
 from lopa_bench.models.checkpoint.folders import is_embedded
-from lopa_bench.plan.identity import Identity, identify
+from lopa_bench.models.kept import KeptNetwork
+from lopa_bench.plan.identity import Identity, identify, network_key
 from lopa_bench.plan.units import Unit, units_of
 from lopa_bench.settings.backend import LocalSettings, ServerSettings
 from lopa_bench.settings.config import Config
@@ -25,7 +27,8 @@ from tasks.types import Problem, Prompt, TaskError
 class Plan:
     """`config` has resolved decoder settings; `resolved` is the configuration as plain data, for the record.
 
-    `memory`: bytes of main memory that a model may take here; None: all that are free.
+    `memory`: bytes of main memory that a model may take here; None: all that are free. `kept`: where its network stays
+    for a next run; None: nowhere.
     """
 
     config: Config
@@ -36,6 +39,20 @@ class Plan:
     units: list[Unit]
     identity: Identity
     memory: int | None = None
+    kept: KeptNetwork | None = None
+
+    @property
+    def has_network(self) -> bool:
+        """Whether an earlier run of this process left its network."""
+        return self.kept is not None and self.kept.has(self._network_key)
+
+    def network(self, load: Callable[[], Any]) -> Any:
+        """The network that an earlier run left, else the one that `load` makes."""
+        return load() if self.kept is None else self.kept.get(self._network_key, load)
+
+    @cached_property
+    def _network_key(self) -> str:
+        return network_key(self.config, self.identity.facts["model"])
 
     @property
     def labels(self) -> list[str]:

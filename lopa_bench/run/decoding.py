@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lopa_bench.errors import CheckpointError
 from lopa_bench.plan.identity import check_unchanged
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
@@ -82,7 +83,12 @@ def here(plan: Plan, folder: Path, run_id: str) -> Iterator[Here]:
     from lopa_bench.engines.opening import open_engine
 
     with open_engine(plan, folder) as engine:
-        check_unchanged(plan.config, plan.identity)
+        try:
+            check_unchanged(plan.config, plan.identity)
+        except CheckpointError:
+            if plan.kept is not None:
+                plan.kept.drop()
+            raise
         yield Here(engine, plan, run_id)
 
 

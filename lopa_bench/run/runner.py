@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from lopa_bench.errors import StorageError
 from lopa_bench.metrics.aggregate import aggregate
 from lopa_bench.metrics.latency import load
 from lopa_bench.metrics.varied import Measured
+from lopa_bench.models.kept import KeptNetwork
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.records.claim import Claim
@@ -42,20 +44,27 @@ STEP_COLUMNS = ("positions", "winner", "branches")  # what a tracker draws
 ROUNDS = 3  # of decoding what is missing: whatever was written and cannot be read again is done once more
 
 
-def run(config: Config, resolved: Mapping[str, Any], valid: Validated | None = None, rank: Rank | None = None) -> Run:
+def run(
+    config: Config,
+    resolved: Mapping[str, Any],
+    valid: Validated | None = None,
+    rank: Rank | None = None,
+    kept: KeptNetwork | None = None,
+) -> Run:
     """Runs one configuration, or what is left of it, and prints its table and JSON line.
 
     `resolved` is the same configuration as plain data, for the record; `valid` what `validate` made of it, which is
-    asked if it was not before; `rank`: this process is one of several that were launched for it. Raises TaskError,
-    CheckpointError or ConfigError before the first decode if data, model or devices cannot be had, Locked if another
-    process is at the same run, StorageError if its files cannot be written, WorkerError if all workers ended. A process
-    that is a further rank of a decode has no row: rank 0 has.
+    asked if it was not before; `rank`: this process is one of several that were launched for it; `kept`: where its
+    network stays for the next run of this process. Raises TaskError, CheckpointError or ConfigError before the first
+    decode if data, model or devices cannot be had, Locked if another process is at the same run, StorageError if its
+    files cannot be written, WorkerError if all workers ended. A process that is a further rank of a decode has no row:
+    rank 0 has.
     """
     from lopa_bench.engines.opening import followed
 
     valid = valid or validate(config)
     way = way_of(config, valid, rank)
-    plan = make_plan(config, resolved, valid)
+    plan = replace(make_plan(config, resolved, valid), kept=kept)
     runs = Path(config.run.out).expanduser() / "runs"
     if followed(plan):
         return Run((runs,), {"aggregates": {}})
@@ -87,7 +96,7 @@ def _carried_out(claimed: Claim, plan: Plan, way: Way) -> dict[str, Any]:
     if row and not missing:  # it was ended behind the last decode
         dismiss(plan)
         return _Runner(plan, claimed, Before(row), started, rows, waiting).run([])
-    if plan.config.run.progress:
+    if plan.config.run.progress and not plan.has_network:
         backend = plan.config.backend
         _say(f"{'asking' if isinstance(backend, ServerSettings) else 'loading'} {plan.config.model.name} ...")
     with way.open(plan, claimed, len(missing)) as decoding:

@@ -13,11 +13,14 @@ from lopa_bench.plan.configured import configured
 from lopa_bench.settings.config import Config
 
 if TYPE_CHECKING:
+    from lopa_bench.models.kept import KeptNetwork
     from lopa_bench.records.runs import Run
 
 
-def run_here(settings: DictConfig, is_alone: bool = False) -> Run:
-    """One run of one configuration, alone or as a job of a sweep. It is judged before anything heavy is imported."""
+def run_here(settings: DictConfig, is_alone: bool = False, kept: KeptNetwork | None = None) -> Run:
+    """One run of one configuration, alone or as a job of a sweep. It is judged before anything heavy is imported.
+    `kept`: where its network is taken from, if an earlier run left it there, and stays for the next.
+    """
     from lopa_bench.run.workers.launched import rank_of
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
@@ -28,4 +31,4 @@ def run_here(settings: DictConfig, is_alone: bool = False) -> Run:
     rank = rank_of(os.environ, config, is_alone)
     from lopa_bench.run.runner import run
 
-    return run(*judged, rank)
+    return run(*judged, rank, kept)
