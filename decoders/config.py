@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,10 @@ class DecoderConfig:
     buffer_size: int | None = number(None, 1, 65536)
     attention: str | None = choice(None, "full", "block_causal")
     grid: str | None = choice(None, "prompt", "absolute")
-    cache: str | None = choice(None, "none", "exact", "prefix", "dual", "sub_block")
+    cache: str | None = choice(None, "none", "exact", "prefix", "dual", "vicinity", "sub_block")
+    prefix_look: int | None = number(None, 0, 65536)
+    after_look: int | None = number(None, 0, 65536)
+    warmup_steps: int | None = number(None, 0, 65536)
     store: str | None = choice(None, "merged", "forward")
     # fill rule
     fill: str | None = None
@@ -134,6 +137,12 @@ def refusal(name: str, value: Any, allowed: str) -> DecoderError:
 
 def _check_own(name: str, value: Any) -> None:
     """What an own setting is worth is its reader's business; that it can be told apart and recorded is ours."""
+def check_choice(name: str, value: str | None, allowed: Iterable[str], who: str) -> None:
+    """Raises DecoderError for a choice that `who` does not support."""
+    if value not in (words := list(allowed)):
+        raise DecoderError(f"decoder.{name}={shown(value)} is not supported by {who}; allowed: {', '.join(words)}")
+
+
     if not name.removeprefix("own.").isidentifier():
         raise DecoderError(f"decoder.{shown(name)} is no name of a setting; allowed: letters, digits and underscores")
     if name.removeprefix("own.") in (*FIELDS, "score", "own"):

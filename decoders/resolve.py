@@ -11,6 +11,7 @@ from decoders.config import (
     SCORE_FIELDS,
     DecoderConfig,
     DecoderError,
+    check_choice,
     fill_in,
     refusal,
     settings,
@@ -21,6 +22,7 @@ from decoders.lookahead import SELECTS, ByScore, Select
 from decoders.lookahead.auto import AUTO, AUTO_UNREAD
 from decoders.parts.fills import Fill
 from decoders.parts.scores import SCORES, Score
+from decoders.reuse import with_cache
 from decoders.sampling import SAMPLING, check_drawn, check_sampling
 from decoders.spec import Base, Decoder
 from decoders.targets import load_target
@@ -43,7 +45,7 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base], default: Base) -> 
     base = _base(config, bases, default)
     scorer = _scorer(config)
     _refuse_unknown(config, base, scorer)
-    _allow("fill", base.readable["fill"] if config.fill is None else config.fill, base.fills, base.name)
+    check_choice("fill", base.readable["fill"] if config.fill is None else config.fill, base.fills, base.name)
     if lookahead and config.k == "auto":
         config = _auto(config)
     resolved = _with_defaults(config, base, scorer)
@@ -54,7 +56,7 @@ def resolve(config: DecoderConfig, bases: Mapping[str, Base], default: Base) -> 
         _refuse_unread_select(config, select)
         _refuse_unread_score(config, scorer)
         _check_lookahead(resolved, select)
-    resolved.cache = _cache(resolved, base)
+    resolved = with_cache(resolved, base)
     _check_together(resolved, base)
     validate(resolved)  # the defaults of a base of one's own
     return Decoder(resolved, base.window, base.fills[resolved.fill or ""], scorer, select)
@@ -224,26 +226,6 @@ def _refuse_unread_score(config: DecoderConfig, scorer: type[Score]) -> None:
         )
 
 
-def _cache(config: DecoderConfig, base: Base) -> str:
-    """The cache policy: as set, else the base's own where attention allows it, else an exact one where there is one."""
-    attention = config.attention or "full"
-    fitting = base.caches_under(attention)
-    if not fitting:
-        other = " or ".join(name for name in base.window.caches if base.caches_under(name))
-        raise DecoderError(f"decoder.attention={attention} is not supported by {base.name}; allowed: {other}")
-    if config.cache is not None:
-        _allow("cache", config.cache, base.caches, base.name)
-        if config.cache not in fitting:
-            other = " or ".join(name for name in base.window.caches if config.cache in base.caches_under(name))
-            raise DecoderError(
-                f"decoder.cache={config.cache} needs decoder.attention={other}; "
-                f"allowed with {attention}: {', '.join(fitting)}"
-            )
-        return config.cache
-    preferred = [base.readable["cache"], "exact" if attention == "block_causal" else "none", fitting[0]]
-    return next(cache for cache in preferred if cache in fitting)
-
-
 def _check_together(config: DecoderConfig, base: Base) -> None:
     """Values that are allowed one by one and wrong together. Fills in what depends on other settings."""
     rule = base.fills[config.fill or ""]
@@ -262,7 +244,7 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
         raise DecoderError(f"{both} exclude each other; allowed: one of them")
     if config.first_position == "unconditional" and not rule.follows_first:
         follow = {name: part for name, part in base.fills.items() if part.follows_first}
-        _allow("fill", config.fill, follow, "first_position=unconditional")
+        check_choice("fill", config.fill, follow, "first_position=unconditional")
     if rule.reads is None or "steps" in rule.reads:
         _check_steps(config, -(-config.gen_length // base.window.block_size(config)))
 
@@ -278,11 +260,6 @@ def _check_inside(config: DecoderConfig, base: Base, rule: type[Fill]) -> None:
         config.sub_block_size = config.sub_block_size or next(size for size in (8, 4, 2, 1) if block % size == 0)
         if block % config.sub_block_size:
             raise refusal("sub_block_size", config.sub_block_size, f"divisors of decoder.block_size={block}")
-
-
-def _allow(name: str, value: str | None, allowed: Mapping[str, Any] | tuple[str, ...], base: str) -> None:
-    if value not in allowed:
-        raise DecoderError(f"decoder.{name}={shown(value)} is not supported by {base}; allowed: {', '.join(allowed)}")
 
 
 def _check_steps(config: DecoderConfig, blocks: int) -> None:

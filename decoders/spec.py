@@ -54,6 +54,8 @@ class Base:
         found: dict[str, Any] = {"attention": "full", "cache": None, "fill": names[0], "confidence": "prob"}
         for name in reversed(names):
             found |= self.fills[name].reads or {}
+        for cache in self.caches:  # which cache it is depends on attention, so that theirs are filled in behind it
+            found |= dict.fromkeys(CACHES[cache].reads)
         return {**found, **self.window.reads, **self.defaults}
 
     def readers(self, fill: str) -> dict[str, tuple[str, ...]]:

@@ -83,6 +83,7 @@ CACHED = [
     *[("d2f", attention, cache) for attention in ("full", "block_causal") for cache in ("none", "exact")],
     *[(base, "full", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "prefix", "dual")],
     *[(base, "full", cache) for base, cache in (("eb", "dual"), ("frechet", "prefix"), ("entropy", "none"))],
+    *[(base, "full", "vicinity") for base in ("fast_dllm", "greedy")],
     *[(base, "block_causal", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "exact")],
     ("dream", "full", "none"),
     *[(base, "block_causal", cache) for base in ("sdar", "llada2", "multibd") for cache in ("none", "exact")],
@@ -108,6 +109,8 @@ def test_what_the_cache_holds_is_what_it_holds_for_the_base(
     if base == "fast_dllm_v2":
         common |= {"block_size": 8, "sub_block_size": 4}
     plain, *ahead = (DecoderConfig(k=k, select="exact" if k else None, **common) for k in (0, 1, 4))
+    if cache == "vicinity":
+        common |= {"prefix_look": 2, "after_look": 3, "warmup_steps": 2}
     prompts = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3]]
     seen = remembered(monkeypatch)
     alone = packed(name, plain, prompts)

@@ -26,6 +26,7 @@ from decoders import (
     make_decoder,
 )
 from decoders.config import SCORE_FIELDS
+from decoders.parts.caches import CACHES
 from decoders.parts.scores import SCORES
 from lopa_bench.backends.local import Pending
 from tests.toy import END, MASK, VOCAB, backend, hashed, run
@@ -61,6 +62,9 @@ VALUES = {
     "capped": st.sampled_from(["verify", "end"]),
     "penalty": st.sampled_from([0.0, 1.5]),
     "alg_temp": st.sampled_from([None, 0.0, 0.1, 5.0]),
+    "prefix_look": st.integers(0, 9),
+    "after_look": st.integers(0, 9),
+    "warmup_steps": st.integers(0, 9),
 }
 SAMPLED = {
     "top_p": st.sampled_from([0.2, 0.9, 1.0]),
@@ -88,7 +92,7 @@ def configs(draw: Any, names: Collection[str] = BASES) -> DecoderConfig:
     chosen["fill"] = fill = draw(st.sampled_from(sorted(base.fills)))
     chosen["attention"] = attention = draw(st.sampled_from(sorted(base.window.caches)))
     chosen["cache"] = draw(st.sampled_from([None, *base.caches_under(attention)]))
-    read = {**base.window.reads, **(base.fills[fill].reads or {})}
+    read = {**base.window.reads, **(base.fills[fill].reads or {}), **CACHES[chosen["cache"] or "none"].reads}
     for name in read.keys() & VALUES.keys():
         chosen[name] = draw(VALUES[name])
     for name in draw(st.sampled_from([(), tuple(SAMPLED)])):

@@ -95,10 +95,11 @@ def test_a_call_filled_up_has_the_numbers_of_the_call(
         DecoderConfig(k=3, gen_length=24, block_size=8),
         DecoderConfig(k=2, gen_length=24, block_size=8, attention="block_causal"),
         DecoderConfig(name="fast_dllm", gen_length=24, block_size=8, cache="dual"),
+        DecoderConfig(name="fast_dllm", gen_length=24, block_size=8, cache="vicinity", prefix_look=3, after_look=5),
         DecoderConfig(name="wino", gen_length=16, block_size=8, cache="dual", tau_conf=0.05, tau_back=0.5),
         DecoderConfig(name="llada", gen_length=16, block_size=8, cfg_scale=1.5),
     ],
-    ids=["lopa_full", "lopa_block_causal", "dual", "shadows", "guided"],
+    ids=["lopa_full", "lopa_block_causal", "dual", "vicinity", "shadows", "guided"],
 )
 def test_ids_winners_and_fills_are_those_of_calls_as_they_are(name: str, config: DecoderConfig) -> None:
     network = load(name)

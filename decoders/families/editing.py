@@ -22,7 +22,7 @@ WINO = Base(
     name="wino",
     window=Blocks,
     fills={"wino": Wino},
-    caches=("none", "exact", "prefix", "dual"),
+    caches=("none", "exact", "prefix", "dual", "vicinity"),
     defaults={"fill": "wino", "block_size": None, "cache": None, "attention": "full"},
 )
 

@@ -23,7 +23,7 @@ FAST_DLLM = Base(
         "quota": Quota,
         "schedule": Schedule,
     },
-    caches=("none", "exact", "prefix", "dual"),
+    caches=("none", "exact", "prefix", "dual", "vicinity"),
     defaults={
         "fill": "threshold",
         "tau_conf": 0.9,

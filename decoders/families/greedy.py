@@ -12,7 +12,7 @@ GREEDY = Base(
     name="greedy",
     window=Blocks,
     fills={"top_n": TopN},
-    caches=("none", "exact", "prefix", "dual"),
+    caches=("none", "exact", "prefix", "dual", "vicinity"),
     defaults={
         "fill": "top_n",
         "tokens_per_step": 1,

@@ -12,6 +12,6 @@ KLASS = Base(
     name="klass",
     window=Blocks,
     fills={"stable": Stable},
-    caches=("none", "exact", "prefix", "dual"),
+    caches=("none", "exact", "prefix", "dual", "vicinity"),
     defaults={"fill": "stable", "block_size": None, "cache": None, "attention": "full"},
 )

@@ -17,7 +17,7 @@ LLADA = Base(
     name="llada",
     window=Blocks,
     fills={"quota": Quota},
-    caches=("none", "exact", "prefix", "dual"),
+    caches=("none", "exact", "prefix", "dual", "vicinity"),
     defaults={
         "fill": "quota",
         "steps": None,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,9 +15,12 @@ from decoders.types import Keep, Readout, Request
 
 
 class Cache:
-    """No cache: every round feeds every branch whole. `needs_blocks`: the window must be one of `Blocks`."""
+    """No cache: every round feeds every branch whole. `needs_blocks`: the window must be one of `Blocks`. `reads`: the
+    settings that it reads, with their defaults.
+    """
 
     needs_blocks: ClassVar[bool] = False
+    reads: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
         self.config = config
@@ -188,11 +192,15 @@ class BlockRefresh(Cache):
         current = {self.blocks.current(branch) for branch in branches}
         if current != {self.block}:
             return self._feed(branches, 0)
-        start, end = self.blocks.reach(branches[0])
+        start, end = self._near(branches[0])
         if self.config.cache == "prefix":
             return self._feed(branches, start)
         behind = (end, self.window.borders.end)
         return self._feed(branches, start, end, suffix=behind if behind[0] < behind[1] else None)
+    def _near(self, branch: Branch) -> tuple[int, int]:
+        """What is fed of a text whose cache holds: the block alone."""
+        return self.blocks.reach(branch)
+
 
     def shares(self, before: Branch, after: Branch) -> bool:
         """Inside a block behind its first forward: that one refreshes the cache."""
@@ -207,11 +215,40 @@ class BlockRefresh(Cache):
         if end > 0:
             self._plan(winner, 0, end)
 
+class VicinityRefresh(BlockRefresh):
+    """dInfer's refresh near the block (`VicinityCacheIteration`, github.com/inclusionAI/dInfer, Apache-2.0).
+
+    As `dual`, but every forward computes `prefix_look` positions left of the block and `after_look` right of it anew,
+    from what stands there by now; what it makes of them serves that forward alone. The first `warmup_steps` forwards of
+    a text run on all of it and keep nothing. Approximate, as `dual` is, which it is with zeros for all three.
+    """
+
+    reads: ClassVar[Mapping[str, Any]] = {"prefix_look": 16, "after_look": 16, "warmup_steps": 4}
+
+    def __init__(self, config: DecoderConfig, window: Window, readout: Readout, cached: int = 0):
+        super().__init__(config, window, readout, cached)
+        assert config.warmup_steps is not None
+        self.warmup = config.warmup_steps  # forwards still to come
+
+    def settle(self, request: Request, branches: list[Branch], winner: int) -> None:
+        if self.warmup:  # as long as the cache holds for no block, all of the text is fed
+            self.warmup -= 1
+        else:
+            super().settle(request, branches, winner)
+
+    def _near(self, branch: Branch) -> tuple[int, int]:
+        start, end = self.blocks.reach(branch)
+        assert self.config.prefix_look is not None
+        assert self.config.after_look is not None
+        return max(0, start - self.config.prefix_look), min(end + self.config.after_look, self.window.borders.end)
+
+
 
 CACHES: dict[str, type[Cache]] = {
     "none": Cache,
     "exact": ExactBlocks,
     "prefix": BlockRefresh,
+    "vicinity": VicinityRefresh,
     "dual": BlockRefresh,
     "sub_block": SubBlockRefresh,
 }

@@ -69,7 +69,7 @@ class Blocks(Window):
     """
 
     caches: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "full": ("none", "prefix", "dual"),
+        "full": ("none", "prefix", "dual", "vicinity"),
         "block_causal": ("none", "exact"),
     }
 
