@@ -87,6 +87,7 @@ class DecoderConfig:
     gate: float | None = number(None, 0, 1)
     confirm: float | None = number(None, 0, 1)
     confirm_best: bool | None = None
+    eager: bool = False
     score: ScoreConfig = field(default_factory=ScoreConfig)
     # end of text, readout
     decode_tail: bool = False

@@ -63,14 +63,15 @@ def of_text(seed: int, nudge: float) -> Logits:
     return logits
 
 
-@given(configs(set(BASES) - EDITING), st.integers(1, 8), st.integers(0, 10**6), st.booleans(), st.booleans())
+@given(configs(set(BASES) - EDITING), st.integers(1, 8), st.integers(0, 10**6), st.booleans(), st.booleans(), st.booleans())
 def test_ids_and_base_steps_equal_those_of_the_base(
-    config: DecoderConfig, k: int, seed: int, shifted: bool, drafts_come_true: bool
+    config: DecoderConfig, k: int, seed: int, shifted: bool, drafts_come_true: bool, eager: bool
 ) -> None:
-    """Every base that edits nothing, every fill rule of it, without a cache."""
+    """Every base that edits nothing, every fill rule of it, without a cache; over the end of blocks where it can."""
     assume(not needs_shift(config))  # it has no decode without a cache
     assume("klass" not in (config.name, config.base))  # which drafts are refused for
     plain, exact = exact_of(config, k)
+    exact = replace(exact, eager=eager and BASES[exact.base or ""].window.goes_ahead)
     model = of_text(seed, nudge=0.1 if drafts_come_true else 1.0)
     alone, ahead = run(model, plain, shifted=shifted), run(model, exact, shifted=shifted)
     assert (ahead.ids, ahead.window_tokens) == (alone.ids, alone.window_tokens)
@@ -108,9 +109,11 @@ def test_what_the_cache_holds_is_what_it_holds_for_the_base(
         common["tau_conf"] = 0.99  # several forwards a block
     if base == "fast_dllm_v2":
         common |= {"block_size": 8, "sub_block_size": 4}
-    plain, *ahead = (DecoderConfig(k=k, select="exact" if k else None, **common) for k in (0, 1, 4))
     if cache == "vicinity":
         common |= {"prefix_look": 2, "after_look": 3, "warmup_steps": 2}
+    plain, *ahead = (DecoderConfig(k=k, select="exact" if k else None, **common) for k in (0, 1, 4))
+    if BASES[base].window.goes_ahead:
+        ahead.append(replace(ahead[-1], eager=True))
     prompts = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3]]
     seen = remembered(monkeypatch)
     alone = packed(name, plain, prompts)

@@ -147,6 +147,8 @@ def _drafting(draw: Any, base: Base, chosen: dict[str, Any]) -> DecoderConfig:
         chosen["empty_steps"] = "skip"
     return DecoderConfig(**chosen)
 
+    if select == "exact" and base.window.goes_ahead:
+        chosen["eager"] = draw(st.booleans())
 
 def needs_shift(config: DecoderConfig) -> bool:
     base = BASES.get(config.base or config.name)  # none for one of a test's own

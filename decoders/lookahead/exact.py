@@ -3,9 +3,15 @@
 If the base's rule, on the fresh numbers of one row, gives exactly the state of a later row, then that row's numbers
 are those of the base's next step, since they were computed from the same text. So the walk from row to row goes as far
 as the draft was right, and the last row is filled by its own numbers: whatever was drafted, each step is the base's.
+
+`eager` (FreeDave's eager acceptance): masks of the blocks to come are fed too (`Window.ahead`), so that drafts know of them
+and may go on where a block ends.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from decoders.lookahead.draft import Drafted
 from decoders.lookahead.forward import Choice, Forward, Taken
@@ -16,6 +22,7 @@ class Exact(Drafted):
     """Lossless lookahead over any base."""
 
     name = "exact"
+    reads: ClassVar[Mapping[str, Any]] = {"eager": False}
 
     def choose(self, forward: Forward) -> Choice:
         rows, row, taken = forward.branches, 0, Taken()

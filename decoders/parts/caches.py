@@ -58,7 +58,8 @@ class Cache:
         suffix: tuple[int, int] | None = None,
     ) -> Request:
         parts = [branch.ids[start:end] for branch in branches]
-        lengths = np.array([len(part) for part in parts])
+        ahead = self.window.ahead(branches[0]) - start if end is None else 0
+        lengths = np.array([max(len(part), ahead) for part in parts])
         ids = np.full((len(parts), lengths.max()), self.window.mask_id, dtype=np.int64)
         for row, part in enumerate(parts):
             ids[row, : len(part)] = part
@@ -105,7 +106,7 @@ class ExactBlocks(Cache):
         those of the first forward behind the block's last token, so that the texts after it see another cache. Where a
         forward of its own stores a block, the text behind it comes after that, with what is handed over.
         """
-        stored_apart = self.window.hands_over or self.config.store == "forward"
+        stored_apart = self.window.hands_over or (self.config.store == "forward" and not self.config.eager)
         if stored_apart and self._ready(after) > self.cached:
             return False
         return self.config.attention == "block_causal" or self._ready(before) <= self.cached
@@ -124,9 +125,7 @@ class ExactBlocks(Cache):
         due = branch.ready > 1 or (hands_over and ready == borders.prompt)
         if not due or ready <= self.cached or not (hands_over or self.config.store == "forward"):
             return None
-        finished = branch.copy()
-        finished.ids = finished.ids[:ready]
-        return replace(self._feed([finished], self.cached), behind=True)
+        return replace(self._feed([branch], self.cached, ready), behind=True)
 
 
 class SubBlockRefresh(ExactBlocks):

@@ -15,7 +15,8 @@ class Window:
     `reads`: the settings that it reads, with their defaults. `caches`: by attention, the cache policies that its texts
     can be decoded with. `grids`: where its blocks may be counted from. `hands_over`: whether the forward that stores a
     finished block fills the position behind it, for which the model's logits must be shifted. `revisits`: whether a
-    block that is full is looked at again until the rule settles it.
+    block that is full is looked at again until the rule settles it. `goes_ahead`: whether masks of blocks that a text has
+    not reached can be fed behind it, seen by nobody before them (`decoder.eager`).
     """
 
     reads: ClassVar[Mapping[str, Any]] = {"block_size": None}
@@ -23,6 +24,7 @@ class Window:
     grids: ClassVar[tuple[str, ...]] = ("prompt", "absolute")
     hands_over: ClassVar[bool] = False
     revisits: ClassVar[bool] = False
+    goes_ahead: ClassVar[bool] = False
 
     def __init__(self, config: DecoderConfig, prompt: int, mask_id: int):
         self.config = config
@@ -48,6 +50,10 @@ class Window:
     def scope(self, branch: Branch) -> tuple[int, int]:
         """The range of positions whose masks take part."""
         return self.borders.prompt, len(branch.ids)
+
+    def ahead(self, branch: Branch) -> int:
+        """How far masks are fed behind the end of a text."""
+        return len(branch.ids)
 
 
 class Canvas(Window):
@@ -106,9 +112,18 @@ class Successive(Blocks):
 
     reads: ClassVar[Mapping[str, Any]] = {"block_size": None, "store": "merged"}
     caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"block_causal": ("none", "exact")}
+    goes_ahead = True
 
     def open(self, prompt: Sequence[int]) -> Branch:
         return Branch.start(prompt)
+
+    def ahead(self, branch: Branch) -> int:
+        """As many blocks more as `eager` drafts of one position each can reach (FreeDave), none behind an end token."""
+        config, newest = self.config, len(branch.masks) - 1
+        if not config.eager or config.k == 0 or branch.ended:
+            return len(branch.ids)
+        more = -(-(int(config.k) + 1) // self.borders.block)
+        return self.borders.end_of(min(newest + more, self.borders.blocks))
 
     def advance(self, branch: Branch) -> None:
         newest = len(branch.masks) - 1
@@ -122,6 +137,7 @@ class Revisited(Successive):
     """Blocks one after the other, each looked at again when it is full (LLaDA2.1)."""
 
     revisits = True
+    goes_ahead = False
 
 
 class Reopened(Blocks):
@@ -152,6 +168,7 @@ class SubBlocks(Successive):
     reads: ClassVar[Mapping[str, Any]] = {"block_size": None, "sub_block_size": None}
     caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"block_causal": ("exact", "sub_block")}
     hands_over = True
+    goes_ahead = False
 
     def scope(self, branch: Branch) -> tuple[int, int]:
         start, end = self.reach(branch)
