@@ -99,6 +99,7 @@ class DecoderConfig:
     alg_temp: float | None = number(None, 0, 100)
     cfg_scale: float = number(0.0, 0, 100)
     logits_eos_inf: bool = False
+    eos_penalty: float = number(0.0, 0, 1000)
     confidence_eos_eot_inf: bool | None = None
     own: dict[str, Any] = field(default_factory=dict)
 
@@ -136,14 +137,14 @@ def refusal(name: str, value: Any, allowed: str) -> DecoderError:
     return DecoderError(refused(f"decoder.{name}", value, allowed))
 
 
-def _check_own(name: str, value: Any) -> None:
-    """What an own setting is worth is its reader's business; that it can be told apart and recorded is ours."""
 def check_choice(name: str, value: str | None, allowed: Iterable[str], who: str) -> None:
     """Raises DecoderError for a choice that `who` does not support."""
     if value not in (words := list(allowed)):
         raise DecoderError(f"decoder.{name}={shown(value)} is not supported by {who}; allowed: {', '.join(words)}")
 
 
+def _check_own(name: str, value: Any) -> None:
+    """What an own setting is worth is its reader's business; that it can be told apart and recorded is ours."""
     if not name.removeprefix("own.").isidentifier():
         raise DecoderError(f"decoder.{shown(name)} is no name of a setting; allowed: letters, digits and underscores")
     if name.removeprefix("own.") in (*FIELDS, "score", "own"):

@@ -99,8 +99,10 @@ class _Run:
         return self._generation(done)
 
     def _asked(self, request: Request, branches: list[Branch]) -> Request:
-        """The request with what the rule wants to know of filled positions."""
+        """The request with what the rule wants to know of filled positions, and what holds an end down at its time."""
         rule = self.fill
+        if request.readout.fading:
+            request = replace(request, fade=np.array([rule.fade(branch) for branch in branches]))
         if rule.predicts == "masked" and not rule.shadowed:
             return request
         scopes = [self.window.scope(branch) for branch in branches]

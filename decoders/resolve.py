@@ -232,7 +232,7 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
     if "block_size" in base.window.reads and config.block_size is None:
         config.block_size = min(32, config.gen_length)
     _check_inside(config, base, rule)
-    check_sampling(config)
+    check_sampling(config, [name for name, part in base.fills.items() if part.timed])
     config.grid = config.grid or "prompt"
     if config.grid not in base.window.grids:
         raise DecoderError(

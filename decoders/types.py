@@ -46,7 +46,7 @@ class Readout:
     Behind the temperature, `top_p` leaves the most probable tokens until their sum passes it (the one that passes it
     stays), then `top_k` those that no k others beat; the others get probability 0. `cfg_scale` s above 0 takes
     u + (s + 1)(l - u) for the logits l, with u those of the text without its prompt (`Request.unconditional`). Ids in
-    `never` get probability 0. Ids in `last` may be the best token, and then have `prob` 0; `prob` of others is that of
+    `never` get probability 0. To the logits of ids in `fading`, `Request.fade` is added. Ids in `last` may be the best token, and then have `prob` 0; `prob` of others is that of
     the distribution without them.
     """
 
@@ -60,6 +60,7 @@ class Readout:
     never: tuple[int, ...] = ()
     last: tuple[int, ...] = ()
     penalty: float = 0.0
+    fading: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Request:
     `shadow` = (from, to) appends to every row a mask for each of these positions, at the place that predicts it (its
     own, or with shifted logits the one before): it sees what the position sees but for the position itself, and the
     other shadows; no position sees a shadow.
+    `fade` [R]: what is added to the logits of `Readout.fading` at every position of a row.
     """
 
     ids: np.ndarray
@@ -100,6 +102,7 @@ class Request:
     unconditional: int = 0
     predict: tuple[int, int] | None = None
     shadow: tuple[int, int] | None = None
+    fade: np.ndarray | None = None
 
     @property
     def passes(self) -> int:

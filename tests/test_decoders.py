@@ -9,7 +9,7 @@ import pytest
 
 from decoders import Base, DecoderConfig, Generation, Request, ScoreConfig, decode, make_decoder
 from decoders.families.d2f import D2F
-from decoders.parts.fills import Origin
+from decoders.parts.schedules import Origin
 from decoders.parts.windows import Blocks, Pipeline
 from decoders.resolve import resolve
 from decoders.state import Borders, Branch

@@ -38,7 +38,7 @@ KEPT = (
     "gen_length", "block_size", "grid", "attention", "fill", "tokens_per_step", "steps", "factor", "first_position",
     "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit", "denoising_steps", "store",
     "gamma", "delta", "tau_entropy", "tau_run", "behind_end", "buffer_size", "top_p", "top_k", "alg_temp",
-    "logits_eos_inf",
+    "logits_eos_inf", "eos_penalty",
 )  # fmt: skip
 
 
@@ -83,8 +83,8 @@ def test_ids_and_base_steps_equal_those_of_the_base(
 CACHED = [
     *[("d2f", attention, cache) for attention in ("full", "block_causal") for cache in ("none", "exact")],
     *[(base, "full", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "prefix", "dual")],
-    *[(base, "full", cache) for base, cache in (("eb", "dual"), ("frechet", "prefix"), ("entropy", "none"))],
     *[(base, "full", "vicinity") for base in ("fast_dllm", "greedy")],
+    *[(base, "full", cache) for base, cache in (("eb", "dual"), ("frechet", "prefix"), ("entropy", "none"))],
     *[(base, "block_causal", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "exact")],
     ("dream", "full", "none"),
     *[(base, "block_causal", cache) for base in ("sdar", "llada2", "multibd") for cache in ("none", "exact")],

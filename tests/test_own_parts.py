@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from decoders import Base, DecoderConfig, DecoderError, Score, ScoreConfig, decode, make_decoder
 from decoders.families.d2f import D2F
 from decoders.parts.caches import CACHES
-from decoders.parts.fills import Factor, Fill, Origin, Quota, Schedule, Threshold, TopN, View
+from decoders.parts.fills import Factor, Fill, Quota, Threshold, TopN, View
+from decoders.parts.schedules import Origin, Schedule
 from decoders.parts.windows import Blocks, Canvas, Pipeline, Window
 from decoders.resolve import resolve
 from decoders.state import Branch

@@ -114,6 +114,8 @@ def configs(draw: Any, names: Collection[str] = BASES) -> DecoderConfig:
     if "first_position" in base.readable and base.fills[fill].follows_first:
         chosen["first_position"] = draw(st.sampled_from(["rule", "unconditional"]))
     rule = base.fills[fill]
+    if rule.timed and not chosen.get("logits_eos_inf") and chosen.get("first_position") != "unconditional":
+        chosen["eos_penalty"] = draw(st.sampled_from([0.0, 3.0]))
     if not draw(st.booleans()) or rule.alone:
         return DecoderConfig(name=base.name, **chosen)
     if draw(st.booleans()) and not rule.edits:
@@ -145,10 +147,10 @@ def _drafting(draw: Any, base: Base, chosen: dict[str, Any]) -> DecoderConfig:
         chosen["confirm_best"] = chosen["confirm"] is not None and draw(st.booleans())
     if select == "exact" and "empty_steps" in chosen:
         chosen["empty_steps"] = "skip"
-    return DecoderConfig(**chosen)
-
     if select == "exact" and base.window.goes_ahead:
         chosen["eager"] = draw(st.booleans())
+    return DecoderConfig(**chosen)
+
 
 def needs_shift(config: DecoderConfig) -> bool:
     base = BASES.get(config.base or config.name)  # none for one of a test's own

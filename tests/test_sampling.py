@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from decoders import DecoderConfig, Vocabulary, decode, make_decoder
-from decoders.parts.fills import Schedule, View
+from decoders.parts.fills import View
+from decoders.parts.schedules import Schedule
 from decoders.state import Borders
-from decoders.types import Readout
+from decoders.types import Decode, Readout
 from lopa_bench.backends.local import Pending
-from lopa_bench.backends.readout import guided, read_out
+from lopa_bench.backends.readout import Beside, guided, read_out
 from lopa_bench.engines.room import first_calls
 from lopa_bench.models.memory import Call
+from lopa_bench.models.network.segments import Segment
+from tests.golden_cases import backend as network
 from tests.toy import END, MASK, VOCAB, backend, fixed, hashed, run
 
 MASK_ID = 4
@@ -164,3 +169,95 @@ def test_the_draws_are_those_of_a_softmax_without_replacement() -> None:
     assert np.bincount([pair[0] for pair in pairs]) / 4000 == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.03)
     expected = 0.1 + 0.2 * 0.1 / 0.8 + 0.3 * 0.1 / 0.7 + 0.4 * 0.1 / 0.6
     assert np.mean([0 in pair for pair in pairs]) == pytest.approx(expected, abs=0.03)
+
+
+# --- eos_penalty
+
+
+def test_what_fades_is_added_to_the_logit_of_the_models_own_end_token_before_all_else() -> None:
+    """Ids 0 and 1 end a text, .5 and .3; with -ln 2 id 0 has .25 of .75, and a temperature comes behind that."""
+    asked = make_decoder(DecoderConfig(name="dream", gen_length=3, eos_penalty=3.0))
+    assert asked.readout(0, Vocabulary(MASK, (END, 7), 10)).fading == (END,)
+    assert make_decoder(DecoderConfig(name="dream", gen_length=3)).readout(0, VOCAB).fading == ()
+    beside = Beside(np.array([-1]), np.array([-1]), np.array([-np.log(2)]))
+    said = read_out(P.clone(), Readout(fading=(0,)), MASK_ID, beside=beside)
+    assert (said["token"].tolist(), said["prob"]) == ([1], pytest.approx([0.3 / 0.75]))
+    cold = read_out(P.clone(), Readout(fading=(0,), temperature=1e-3), MASK_ID, beside=beside)
+    assert (cold["token"].tolist(), cold["prob"]) == ([1], pytest.approx([1.0]))
+
+
+STEPS, PENALISED = 10, 3.0
+
+
+def dream_coder(prompt: list[int], length: int, end: int, penalty: float) -> tuple[list[int], list[list[int]]]:
+    """Dream's sampler by entropy at temperature 0 with Dream-Coder's penalty, written out: the text and, for each step,
+    the positions that it fills.
+    """
+    local = network("dream_a")
+    mask, text, filled = local.config.mask_id, torch.tensor(prompt + [local.config.mask_id] * length), []
+    time = torch.linspace(1, 1e-3, STEPS + 1)
+    for i in range(STEPS):
+        with torch.inference_mode():
+            logits = local.model.logits(local.model([Segment(text[None])]))
+        logits = torch.cat([logits[:1], logits[:-1]])
+        logits[:, end] += penalty * torch.log(1 - time[i] + 1e-3)
+        p = logits.softmax(-1)
+        entropy = torch.where(text == mask, (p * (p + 1e-10).log()).sum(-1), -torch.inf)
+        masks = int((text == mask).sum())
+        n = int(masks * (1 - time[i + 1] / time[i])) if i < STEPS - 1 else masks
+        best = entropy.topk(n).indices
+        logits[:, mask] = -torch.inf  # it is never filled
+        text[best] = logits.argmax(-1)[best]
+        filled.append(sorted(best.tolist()))
+    return text[len(prompt) :].tolist(), filled
+
+
+@pytest.mark.parametrize("empty_steps", ["run", "skip"])
+def test_the_texts_with_a_penalty_are_those_of_the_sampler_written_out(empty_steps: str) -> None:
+    """Seven masks in ten steps: some fill nothing, and passed over they still take the time of the step that does. A text's
+    end token is what it would be given first.
+    """
+    local = network("dream_a")
+    for prompt in ([9, 2], [6, 5, 3], [11, 12]):
+        free, filled = dream_coder(prompt, 7, 0, 0.0)
+        first = next(one for one in filled if one)[0] - len(prompt)
+        end = free[first]
+        vocab = replace(VOCAB, mask_id=local.config.mask_id, size=local.config.vocab_size, end_ids=(end,))
+        texts = []
+        for penalty in (0.0, PENALISED):
+            config = DecoderConfig(
+                name="dream", gen_length=7, steps=STEPS, eos_penalty=penalty, empty_steps=empty_steps, decode_tail=True,
+                mask_logit="keep",
+            )  # fmt: skip
+            generation = local.decode(decode(make_decoder(config), prompt, vocab)).generation
+            assert generation is not None
+            ids, filled = dream_coder(prompt, 7, end, penalty)
+            found = [sorted(step.positions) for step in generation.steps]
+            assert (list(generation.ids), found) == (ids, [one for one in filled if one or empty_steps == "run"])
+            texts.append(ids)
+        assert texts[0] != texts[1]
+
+
+def test_texts_of_one_call_are_held_down_each_at_its_own_time() -> None:
+    """Two texts of which one starts later, and the rows of a draft, which stand at later steps than their anchor."""
+    settings = {"base": "dream", "gen_length": 6, "steps": 3, "eos_penalty": 1.0, "decode_tail": True}
+    decoder = make_decoder(DecoderConfig(k=3, select="exact", **settings))  # type: ignore[arg-type]
+    asked: list[list[float]] = []
+
+    def noted(prompt: list[int]) -> Decode:
+        steps = decode(decoder, prompt, VOCAB)
+        request = next(steps)
+        while True:
+            assert request.fade is not None
+            asked.append(request.fade.tolist())
+            try:
+                request = steps.send((yield request))
+            except StopIteration as stop:
+                return stop.value
+
+    jobs = [Pending(prompt, lambda cached, prompt=prompt: noted(prompt)) for prompt in ([0], [1, 2], [3])]
+    alone = [outcome.generation for _, outcome in backend(hashed(3)).stream(jobs)]
+    packed = dict(backend(hashed(3)).stream(jobs, batch=2))
+    assert alone == [packed[i].generation for i in range(3)]
+    assert asked[0] == pytest.approx([np.log(1e-3)], abs=1e-6)
+    assert any(len(fade) > 1 and fade == sorted(set(fade)) for fade in asked)

@@ -4,7 +4,7 @@
 `fill=origin` fills at random; `fill=budget` is Fast-dLLM's confidence_threshold sampler for Dream without cache.
 """
 
-from decoders.parts.fills import Budget, Origin, Schedule
+from decoders.parts.schedules import Budget, Origin, Schedule
 from decoders.parts.windows import Canvas
 from decoders.spec import Base
 

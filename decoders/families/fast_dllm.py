@@ -7,7 +7,8 @@ each run of masks too (dInfer, github.com/inclusionAI/dInfer, Apache-2.0). `fill
 cached sampler for Dream.
 """
 
-from decoders.parts.fills import Factor, FactorReleased, Quota, Schedule, Threshold
+from decoders.parts.fills import Factor, FactorReleased, Quota, Threshold
+from decoders.parts.schedules import Schedule
 from decoders.parts.set_fills import Hierarchy
 from decoders.parts.windows import Blocks
 from decoders.spec import Base

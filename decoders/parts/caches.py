@@ -196,10 +196,10 @@ class BlockRefresh(Cache):
             return self._feed(branches, start)
         behind = (end, self.window.borders.end)
         return self._feed(branches, start, end, suffix=behind if behind[0] < behind[1] else None)
+
     def _near(self, branch: Branch) -> tuple[int, int]:
         """What is fed of a text whose cache holds: the block alone."""
         return self.blocks.reach(branch)
-
 
     def shares(self, before: Branch, after: Branch) -> bool:
         """Inside a block behind its first forward: that one refreshes the cache."""
@@ -213,6 +213,7 @@ class BlockRefresh(Cache):
         end = start if self.config.cache == "prefix" else self.window.borders.end
         if end > 0:
             self._plan(winner, 0, end)
+
 
 class VicinityRefresh(BlockRefresh):
     """dInfer's refresh near the block (`VicinityCacheIteration`, github.com/inclusionAI/dInfer, Apache-2.0).
@@ -242,12 +243,11 @@ class VicinityRefresh(BlockRefresh):
         return max(0, start - self.config.prefix_look), min(end + self.config.after_look, self.window.borders.end)
 
 
-
 CACHES: dict[str, type[Cache]] = {
     "none": Cache,
     "exact": ExactBlocks,
     "prefix": BlockRefresh,
-    "vicinity": VicinityRefresh,
     "dual": BlockRefresh,
+    "vicinity": VicinityRefresh,
     "sub_block": SubBlockRefresh,
 }

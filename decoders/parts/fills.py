@@ -56,6 +56,7 @@ class Fill:
     `edits`: whether it changes filled positions; such a rule answers with `decide`. `predicts`: of what it needs a
     prediction: "masked" positions, the whole "block" under way, or the whole "text" up to its end. `shadowed`: whether
     the block under way needs a shadow (`Request.shadow`). `alone`: why no branch can stand beside it, if none can.
+    `timed`: whether its steps have a time, by which `eos_penalty` fades.
     """
 
     reads: ClassVar[Mapping[str, Any] | None] = None
@@ -65,6 +66,7 @@ class Fill:
     predicts: ClassVar[str] = "masked"
     shadowed: ClassVar[bool] = False
     alone: ClassVar[str] = ""
+    timed: ClassVar[bool] = False
 
     def __init__(self, config: DecoderConfig, borders: Borders, uniform: Uniform):
         self.config = config
@@ -97,6 +99,10 @@ class Fill:
     def idles(self, branch: Branch) -> bool:
         """Whether a forward is still spent on `branch` although the masks that took part are all filled."""
         return False
+
+    def fade(self, branch: Branch) -> float:
+        """What `eos_penalty` adds to an end token's logit in the forward of which `branch` is filled: nothing."""
+        return 0.0
 
 
 class TopN(Fill):
@@ -211,81 +217,3 @@ class Sequential(Static):
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         return np.arange(min(self._quota(branch), len(view)))
-
-
-def schedule(steps: int, eps: float = 1e-3) -> np.ndarray:
-    """Dream's share of the masks to fill at each step, 1 - t(i+1) / t(i) with t from 1 down to eps, in float32."""
-    t = np.linspace(1.0, eps, steps + 1, dtype=np.float32)
-    return np.float32(1.0) - t[1:] / t[:-1]
-
-
-class Schedule(Fill):
-    """Dream's sampler: the n most confident masks, n = masks x share truncated; the last step takes all that is left.
-
-    `empty_steps=skip` passes over steps with n = 0, which change nothing; `run` spends a forward on each, and on those
-    that are left when no mask is (released). With `alg_temp` above 0 the n masks are drawn one after another, each with
-    a probability proportional to exp(confidence / alg_temp). memory: (step,).
-    """
-
-    reads: ClassVar[Mapping[str, Any]] = {
-        "steps": None,
-        "empty_steps": "skip",
-        "confidence": "prob",
-        "alg_temp": 0.0,
-    }
-    follows_first = True
-
-    def select(self, view: View, branch: Branch) -> np.ndarray:
-        (step,) = branch.memory or (0,)
-        shares = schedule(self.steps)
-        while True:
-            last = step >= self.steps - 1
-            chosen = np.arange(len(view)) if last or len(view) == 0 else self._draw(view, shares[step])
-            step += 1
-            if len(chosen) or last or self.config.empty_steps == "run":
-                branch.memory = (step,)
-                return chosen
-
-    def idles(self, branch: Branch) -> bool:
-        """With lookahead a text is ahead of its schedule and ends when it is full."""
-        (step,) = branch.memory or (0,)
-        return self.config.empty_steps == "run" and self.config.k == 0 and step < self.steps
-
-    def _draw(self, view: View, share: np.float32) -> np.ndarray:
-        n = int(np.float32(len(view)) * share)
-        if n == 0 or not self.config.alg_temp:
-            return top(view.confidence, n)
-        # The n highest sums of a logit and Gumbel noise are n draws without replacement from its softmax.
-        uniform = np.clip(self.uniform(len(view)), 1e-300, None)
-        return top(view.confidence.astype(np.float64) / self.config.alg_temp - np.log(-np.log(uniform)), n)
-
-
-class Origin(Schedule):
-    """Dream's `origin` sampler: each mask is filled with probability `share`, whatever its confidence."""
-
-    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "empty_steps": "skip"}
-
-    def _draw(self, view: View, share: np.float32) -> np.ndarray:
-        return np.flatnonzero(self.uniform(len(view)) < share)
-
-
-class Budget(Fill):
-    """Fast-dLLM's threshold sampler for Dream without cache: a step may fill masks / steps, plus what earlier steps
-    left over; of that many most confident masks the best is always filled, the others if prob > tau_conf.
-
-    memory: (step, left over).
-    """
-
-    reads: ClassVar[Mapping[str, Any]] = {"steps": None, "tau_conf": 0.9}
-
-    def select(self, view: View, branch: Branch) -> np.ndarray:
-        step, left = branch.memory or (0, 0)
-        quota = self.config.gen_length // self.steps if step < self.steps else 0
-        allowed = max(1, quota + left)
-        best = top(view.prob, allowed)
-        chosen = best[(view.prob[best] > self.config.tau_conf) | (np.arange(len(best)) == 0)]
-        branch.memory = (step + 1, allowed - len(chosen))
-        return chosen
-
-    def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
-        return chosen[view.prob[chosen] > self.config.tau_conf]

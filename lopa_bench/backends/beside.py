@@ -68,10 +68,11 @@ def beside_all(
     parts: Sequence[tuple[Request | None, np.ndarray, np.ndarray]], readout: Readout, shifted: bool
 ) -> Beside | None:
     """What stands beside the positions read at (rows, columns) of each request, if the readout asks for it."""
-    if SHADOW not in readout.measures and not readout.penalty:
+    if SHADOW not in readout.measures and not readout.penalty and not readout.fading:
         return None
     found = [_beside(request, rows, columns, shifted) for request, rows, columns in parts if request is not None]
-    return Beside(np.concatenate([one.given for one in found]), np.concatenate([one.left for one in found]))
+    given, left, fade = (np.concatenate(part) for part in zip(*((one.given, one.left, one.fade) for one in found)))
+    return Beside(given, left, fade)
 
 
 def _beside(request: Request, rows: np.ndarray, columns: np.ndarray, shifted: bool) -> Beside:
@@ -85,4 +86,5 @@ def _beside(request: Request, rows: np.ndarray, columns: np.ndarray, shifted: bo
     given = np.where(shadow, request.ids[rows, np.minimum(at, width - 1)], -1)
     blocks = np.append(np.zeros(width, np.int64) if request.blocks is None else request.blocks, -1)
     same = (at > 0) & (blocks[at] == blocks[at - 1]) & ~shadow
-    return Beside(given, np.where(same, request.ids[rows, at - 1], -1))
+    fade = np.zeros(len(rows)) if request.fade is None else request.fade[rows]
+    return Beside(given, np.where(same, request.ids[rows, at - 1], -1), fade)

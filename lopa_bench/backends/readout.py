@@ -18,11 +18,13 @@ Change = Callable[[Tensor], Tensor]  # from the distributions [N, V] of a call t
 class Beside:
     """What stands in the text around the positions that are read, ids [N], -1 where it plays no part.
 
-    `given`: the token whose probability is asked for ("shadow"); `left`: the one that `Readout.penalty` holds down.
+    `given`: the token whose probability is asked for ("shadow"); `left`: the one that `Readout.penalty` holds down;
+    `fade`, a number each: what is added to the logits of `Readout.fading`.
     """
 
     given: np.ndarray
     left: np.ndarray
+    fade: np.ndarray
 
 
 def read_out(
@@ -39,7 +41,7 @@ def read_out(
     With a temperature the token is drawn; `forward` is the number of the decode's forward, so that each draws anew and
     a decode does not depend on what else is decoded. `change` answers for the measure "kl", which needs a memory.
     `among` = (first, count): these N are a part, from `first` on, of `count` positions for which the forward draws.
-    `beside` is needed for a penalty and for "shadow".
+    `beside` is needed for a penalty, for ids that fade and for "shadow".
 
     The softmax is computed in float32 or wider. The mask id is never the best token; the lowest id wins ties. One
     transfer brings everything to the host, which also waits for the device. A causal model has no mask id (None).
@@ -53,6 +55,9 @@ def read_out(
         held = np.flatnonzero(beside.left >= 0)
         rows, ids = (torch.from_numpy(one).to(logits_NV.device) for one in (held, beside.left[held]))
         logits_NV[rows, ids] -= readout.penalty
+    if readout.fading:
+        assert beside is not None, "what fades needs its time"
+        logits_NV[:, list(readout.fading)] += torch.from_numpy(beside.fade).to(logits_NV)[:, None]
     if mask_id is None:
         candidates_NV = logits_NV
     elif readout.mask_logit == "exclude":
