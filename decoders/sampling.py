@@ -1,9 +1,9 @@
 """What a token is drawn from, and by what its position is ranked: settings that concern logits alone.
 
-Every decoder of masks reads SAMPLING; `alg_temp` and `confidence_eos_eot_inf` belong to fill rules, `eos_penalty` to those
-whose steps have a time. The rules are those of the released programs: top_p and top_k of Dream's and SDAR's samplers,
-cfg_scale, logits_eos_inf and confidence_eos_eot_inf of LLaDA's, eos_penalty of Dream-Coder's (docs/decoders.md); a backend
-applies them (lopa_bench/backends/readout.py).
+Every decoder of masks reads SAMPLING; `alg_temp` and `confidence_eos_eot_inf` belong to fill rules, `eos_penalty` to
+those whose steps have a time. The rules are those of the released programs: top_p and top_k of Dream's and SDAR's
+samplers, cfg_scale, logits_eos_inf and confidence_eos_eot_inf of LLaDA's, eos_penalty of Dream-Coder's
+(docs/decoders.md); a backend applies them (lopa_bench/backends/readout.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ SAMPLING = ("temperature", "top_p", "top_k", "cfg_scale", "logits_eos_inf", "eos
 
 
 def check_sampling(config: DecoderConfig, timed: Iterable[str]) -> None:
-    """Raises DecoderError for settings of resolved ones that are allowed one by one and wrong together. `timed`: the fill
-    rules of the decoder whose steps have a time.
+    """Raises DecoderError for settings of resolved ones that are allowed one by one and wrong together. `timed`: the
+    fill rules of the decoder whose steps have a time.
     """
     if config.cfg_scale and config.cache != "none":
         raise DecoderError(
@@ -51,8 +51,8 @@ def _check_penalty(config: DecoderConfig, timed: Iterable[str]) -> None:
         )
     if config.logits_eos_inf:
         raise DecoderError(
-            f"{asked} has no meaning with decoder.logits_eos_inf=true: the token that it holds down is never predicted; "
-            "allowed: 0, or decoder.logits_eos_inf=false"
+            f"{asked} has no meaning with decoder.logits_eos_inf=true: the token that it holds down is never "
+            "predicted; allowed: 0, or decoder.logits_eos_inf=false"
         )
 
 

@@ -78,16 +78,16 @@ class Decoder:
     select: type[Select] = ByScore
 
     def __post_init__(self) -> None:
-        """Raises DecoderError where rows beside or ahead of the base would not see what its rule goes by, for what a rule
-        that edits cannot go with, and for blocks fed ahead where none can be.
+        """Raises DecoderError where rows beside or ahead of the base would not see what its rule goes by, for what a
+        rule that edits cannot go with, and for blocks fed ahead where none can be.
         """
         config = self.config
         if self.rule.edits:
             self._check_editing()
         if config.eager and config.k != 0 and not self.window.goes_ahead:
             raise DecoderError(
-                f"decoder.eager=true is not supported by decoder.base={config.base}, which does not decode one block after "
-                "the other under block-causal attention; allowed: false, or decoder.base=sdar or llada2"
+                f"decoder.eager=true is not supported by decoder.base={config.base}, which does not decode one block "
+                "after the other under block-causal attention; allowed: false, or decoder.base=sdar or llada2"
             )
         if self.select.drafts and CHANGE in self.rule.measures:
             which = "k=auto" if config.k == "auto" else f"select={config.select}"

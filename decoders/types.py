@@ -46,8 +46,8 @@ class Readout:
     Behind the temperature, `top_p` leaves the most probable tokens until their sum passes it (the one that passes it
     stays), then `top_k` those that no k others beat; the others get probability 0. `cfg_scale` s above 0 takes
     u + (s + 1)(l - u) for the logits l, with u those of the text without its prompt (`Request.unconditional`). Ids in
-    `never` get probability 0. To the logits of ids in `fading`, `Request.fade` is added. Ids in `last` may be the best token, and then have `prob` 0; `prob` of others is that of
-    the distribution without them.
+    `never` get probability 0. To the logits of ids in `fading`, `Request.fade` is added. Ids in `last` may be the best
+    token, and then have `prob` 0; `prob` of others is that of the distribution without them.
     """
 
     measures: frozenset[str] = frozenset()

@@ -42,7 +42,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cfg_scale": 1.0}, "decoder.cfg_scale=1 is not supported by decoder.cache=exact: the text without"),
     ({"logits_eos_inf": 1}, "decoder.logits_eos_inf=1 is not allowed; allowed: true or false"),
     ({"eos_penalty": 3}, "time by which it fades; allowed: 0, or decoder=dream, or fast_dllm with fill=schedule"),
-    ({"name": "dream", "eos_penalty": -0.5}, "decoder.eos_penalty=-0.5 is not allowed; allowed: a finite number from 0"),
+    ({"name": "dream", "eos_penalty": -0.5}, "decoder.eos_penalty=-0.5 is not allowed; allowed: a finite number"),
     ({"name": "dream", "eos_penalty": "3"}, "decoder.eos_penalty=3 is not allowed; allowed: a finite number from 0"),
     ({"name": "dream", "eos_penalty": None}, "decoder.eos_penalty=null is not allowed"),
     ({"name": "dream", "fill": "origin", "eos_penalty": 3}, "allowed: 0, or decoder.fill=schedule"),

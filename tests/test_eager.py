@@ -1,4 +1,4 @@
-"""`eager=true`: the drafts of `select=exact` go on where a block ends (FreeDave's eager acceptance), and the text stays."""
+"""`eager=true`: drafts of `select=exact` go on where a block ends (FreeDave's eager acceptance), and the text stays."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def said_of(local: LocalBackend, rows: np.ndarray, blocks: np.ndarray) -> tuple[
 
 
 def freedave(local: LocalBackend, prompt: list[int], length: int, drafts: int) -> tuple[list[int], int, int]:
-    """FreeDave with eager acceptance, written out: the text, its model calls, and how many drafts were accepted behind the
-    first of a call. Calls of its own store the prompt and each block.
+    """FreeDave with eager acceptance, written out: the text, its model calls, and how many drafts were accepted behind
+    the first of a call. Calls of its own store the prompt and each block.
     """
     mask, text = local.config.mask_id, np.array(prompt + [local.config.mask_id] * length)
     of = np.arange(len(text)) // BLOCK
@@ -130,7 +130,7 @@ def test_the_text_is_freedaves_and_the_bases(prompt: list[int], drafts: int) -> 
     [
         ({"base": "d2f"}, "decoder.eager=true is not supported by decoder.base=d2f, .* or decoder.base=sdar or llada2"),
         ({"base": "fast_dllm_v2"}, "decoder.eager=true is not supported by decoder.base=fast_dllm_v2"),
-        ({"base": "sdar", "select": "confirm"}, "decoder.eager=True has no meaning with decoder.select=confirm; allowed: "),
+        ({"base": "sdar", "select": "confirm"}, "decoder.eager=True has no meaning with decoder.select=confirm; "),
         ({"base": "sdar", "select": None}, "allowed: decoder.select=exact, which reads it"),
         ({"base": "sdar", "k": "auto", "select": None}, "decoder.eager=True has no meaning"),
         ({"name": "sdar", "base": None, "k": 0, "select": None}, "decoder.eager=True has no meaning for decoder=sdar"),

@@ -22,6 +22,9 @@ from tests.test_properties import EDITING, configs, needs_shift
 from tests.toy import MASK, VOCAB, Logits, backend, fixed, run
 
 
+BOOL = st.booleans()
+
+
 def exact_of(config: DecoderConfig, k: int) -> tuple[DecoderConfig, DecoderConfig]:
     """Any decoder's base alone, and under exact lookahead."""
     resolved = make_decoder(replace(config, k=0)).config
@@ -63,7 +66,7 @@ def of_text(seed: int, nudge: float) -> Logits:
     return logits
 
 
-@given(configs(set(BASES) - EDITING), st.integers(1, 8), st.integers(0, 10**6), st.booleans(), st.booleans(), st.booleans())
+@given(configs(set(BASES) - EDITING), st.integers(1, 8), st.integers(0, 10**6), BOOL, BOOL, BOOL)
 def test_ids_and_base_steps_equal_those_of_the_base(
     config: DecoderConfig, k: int, seed: int, shifted: bool, drafts_come_true: bool, eager: bool
 ) -> None:

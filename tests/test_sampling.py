@@ -214,8 +214,8 @@ def dream_coder(prompt: list[int], length: int, end: int, penalty: float) -> tup
 
 @pytest.mark.parametrize("empty_steps", ["run", "skip"])
 def test_the_texts_with_a_penalty_are_those_of_the_sampler_written_out(empty_steps: str) -> None:
-    """Seven masks in ten steps: some fill nothing, and passed over they still take the time of the step that does. A text's
-    end token is what it would be given first.
+    """Seven masks in ten steps: some fill nothing, and passed over they still take the time of the step that does. A
+    text's end token is what it would be given first.
     """
     local = network("dream_a")
     for prompt in ([9, 2], [6, 5, 3], [11, 12]):

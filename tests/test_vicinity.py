@@ -40,8 +40,8 @@ def told(local: LocalBackend, config: DecoderConfig) -> Replay:
 
 
 def said_of(local: LocalBackend, text: np.ndarray, near: np.ndarray, at: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and probabilities [L] from one forward without a cache: `near`, which stands at positions from `at` on, sees
-    itself and what lies around it of `text`; `text` sees nothing but itself. Without `near`, what `text` says.
+    """Tokens and probabilities [L] from one forward without a cache: `near`, which stands at positions from `at` on,
+    sees itself and what lies around it of `text`; `text` sees nothing but itself. Without `near`, what `text` says.
     """
     length, width = len(text), len(near)
     around = np.ones(length, dtype=bool)
@@ -153,7 +153,7 @@ def test_a_text_that_ends_before_it_is_warm_never_keeps_anything() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"cache": "dual", "prefix_look": 8}, "decoder.prefix_look=8 has no meaning with decoder.cache=dual; allowed: "),
+        ({"cache": "dual", "prefix_look": 8}, "decoder.prefix_look=8 has no meaning with decoder.cache=dual; "),
         ({"warmup_steps": 2}, "decoder.warmup_steps=2 has no meaning with decoder.cache=none"),
         ({"cache": "vicinity", "after_look": -1}, "decoder.after_look=-1 is not allowed; allowed: an integer from 0"),
         ({"cache": "vicinity", "after_look": True}, "decoder.after_look=True is not allowed"),

@@ -19,7 +19,8 @@ from decoders.spec import Base
 
 def _blocks(name: str, rule: type[Fill], **defaults: Any) -> Base:
     shared: Mapping[str, Any] = {"block_size": None, "cache": None, "attention": "full"}
-    return Base(name, Blocks, {name: rule}, ("none", "exact", "prefix", "dual", "vicinity"), {"fill": name, **shared, **defaults})
+    caches = ("none", "exact", "prefix", "dual", "vicinity")
+    return Base(name, Blocks, {name: rule}, caches, {"fill": name, **shared, **defaults})
 
 
 EB = _blocks("eb", EntropyBounded)

@@ -4,8 +4,8 @@ If the base's rule, on the fresh numbers of one row, gives exactly the state of 
 are those of the base's next step, since they were computed from the same text. So the walk from row to row goes as far
 as the draft was right, and the last row is filled by its own numbers: whatever was drafted, each step is the base's.
 
-`eager` (FreeDave's eager acceptance): masks of the blocks to come are fed too (`Window.ahead`), so that drafts know of them
-and may go on where a block ends.
+`eager` (FreeDave's eager acceptance): masks of the blocks to come are fed too (`Window.ahead`), so that drafts know of
+them and may go on where a block ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fill rules with a schedule in time: Dream's samplers (arXiv 2508.15487), and Fast-dLLM's for Dream without a cache."""
+"""Fill rules with a schedule in time: Dream's samplers (arXiv 2508.15487), Fast-dLLM's for Dream without a cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Schedule(Fill):
     that are left when no mask is (released). With `alg_temp` above 0 the n masks are drawn one after another, each with
     a probability proportional to exp(confidence / alg_temp). memory: (step,).
 
-    `eos_penalty` p adds p ln(1 - t + EPS), which is negative, to an end token's logit at the step's time t (Dream-Coder).
+    `eos_penalty` p adds p ln(1 - t + EPS), which is negative, to an end token's logit at the step's time t
+    (Dream-Coder).
     """
 
     reads: ClassVar[Mapping[str, Any]] = {

@@ -15,8 +15,8 @@ class Window:
     `reads`: the settings that it reads, with their defaults. `caches`: by attention, the cache policies that its texts
     can be decoded with. `grids`: where its blocks may be counted from. `hands_over`: whether the forward that stores a
     finished block fills the position behind it, for which the model's logits must be shifted. `revisits`: whether a
-    block that is full is looked at again until the rule settles it. `goes_ahead`: whether masks of blocks that a text has
-    not reached can be fed behind it, seen by nobody before them (`decoder.eager`).
+    block that is full is looked at again until the rule settles it. `goes_ahead`: whether masks of blocks that a text
+    has not reached can be fed behind it, seen by nobody before them (`decoder.eager`).
     """
 
     reads: ClassVar[Mapping[str, Any]] = {"block_size": None}
