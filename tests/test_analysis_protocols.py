@@ -69,7 +69,8 @@ def test_of_several_runs_the_one_with_the_most_samples_stands(tmp_path: Path) ->
 
 
 def test_a_run_that_is_older_than_a_setting_had_its_default(tmp_path: Path) -> None:
-    made(tmp_path, decoder={"top_p": "GONE", "cfg_scale": "GONE"})
+    newer = ("top_p", "cfg_scale", "eos_penalty", "eager", "prefix_look", "after_look", "warmup_steps")
+    made(tmp_path, decoder=dict.fromkeys(newer, "GONE"))
     assert len(matched(tmp_path)) == 2
 
 
@@ -82,6 +83,9 @@ def test_a_run_that_is_older_than_a_setting_had_its_default(tmp_path: Path) -> N
         {"decoder": {"cache": "dual"}},
         {"decoder": {"gen_length": 512}},
         {"decoder": {"logits_eos_inf": True}},
+        {"decoder": {"eos_penalty": 3.0}},
+        {"decoder": {"eager": True}},
+        {"decoder": {"warmup_steps": 4}},
         {"task": {"shots": 4}},
         {"task": {"shots": None}},
         {"task": {"shots_style": "keyed"}},
