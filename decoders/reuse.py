@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from decoders.allowed import shown
 from decoders.config import DecoderConfig, DecoderError, check_choice, fill_in
@@ -27,7 +28,8 @@ def with_cache(config: DecoderConfig, base: Base) -> DecoderConfig:
                 f"decoder.{name}={shown(value)} has no meaning with decoder.cache={cache}; "
                 f"allowed: decoder.cache={' or '.join(readers)}, which reads it"
             )
-    return fill_in(replace(config, cache=cache, **dict.fromkeys(unread)), read)
+    left: dict[str, Any] = dict.fromkeys(unread)
+    return fill_in(replace(config, cache=cache, **left), read)
 
 
 def _cache(config: DecoderConfig, base: Base) -> str:

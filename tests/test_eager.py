@@ -84,7 +84,7 @@ def freedave(local: LocalBackend, prompt: list[int], length: int, drafts: int) -
         if (text[inside] == mask).any():
             token, prob = said_of(local, text[None], of)
             calls += 1
-        while (left := int((text[inside] == mask).sum())):
+        while left := int((text[inside] == mask).sum()):
             count = min(drafts, int((text[:end] == mask).sum()))
             rows = np.concatenate([best(text[None], end, token, prob, n + 1) for n in range(count)])
             if block == last and left == 1:

@@ -21,7 +21,6 @@ from tests.golden_cases import backend as network
 from tests.test_properties import EDITING, configs, needs_shift
 from tests.toy import MASK, VOCAB, Logits, backend, fixed, run
 
-
 BOOL = st.booleans()
 
 
