@@ -29,7 +29,7 @@ class ThreadLink:
     """The link of one thread. `shapes`: what it was given to gather."""
 
     def __init__(self, table: Table, rank: int) -> None:
-        self.table, self.rank, self.size, self.received = table, rank, len(table.places), 0
+        self.table, self.rank, self.size = table, rank, len(table.places)
         self.shapes: list[tuple[int, ...]] = []
 
     def _all(self, mine: Any) -> list[Any]:
@@ -43,21 +43,19 @@ class ThreadLink:
         self.shapes.append(mine.shape)
         found = self._all(mine.copy())
         assert len({part.shape for part in found}) == 1, "a collective of arrays of different shapes"
-        self.received += (self.size - 1) * mine.nbytes
         return found
 
     def broadcast(self, tensor: Tensor, source: int) -> None:
         found = self._all(tensor.clone())
         assert len({part.shape for part in found}) == 1
         if self.rank != source:
-            self.received += tensor.numel() * tensor.element_size()
             tensor.copy_(found[source])
 
 
 def on_ranks(
     local: LocalBackend,
     ranks: int,
-    decodes: Sequence[Callable[[], Decode]],
+    decodes: Sequence[Callable[..., Decode]],
     protocol: str = "two_phase",
     batch: int = 1,
     check: bool = True,
@@ -75,7 +73,7 @@ def on_ranks(
         )
         meddle(rank, backend)
         given = prompts or [()] * len(decodes)
-        waiting = [Pending(prompt, _start(one)) for prompt, one in zip(given, decodes)]
+        waiting = [Pending(prompt, one) for prompt, one in zip(given, decodes)]
         try:
             found[rank] = [outcome for _, outcome in sorted(backend.stream(waiting, batch), key=lambda item: item[0])]
         except threading.BrokenBarrierError:
@@ -92,7 +90,3 @@ def on_ranks(
     if errors:
         raise errors[0]
     return found
-
-
-def _start(decode: Callable[..., Decode]) -> Callable[[int], Decode]:
-    return lambda cached: decode(cached)

@@ -67,7 +67,7 @@ def test_who_a_launched_process_is(environment: dict[str, str], rank: Rank | Non
     [
         (TORCHRUN | {"RANK": "x"}, {}, True, "the environment variable RANK=x is not allowed; allowed: numbers from 0"),
         (TORCHRUN | {"WORLD_SIZE": "-4"}, {}, True, "WORLD_SIZE=-4 is not allowed"),
-        (TORCHRUN, {"run": RunSettings(devices="2")}, True, "run.devices=2 is not allowed as rank 3, a worker already"),
+        (TORCHRUN, {"run": RunSettings(devices="2")}, True, "run.devices=2 is not allowed as rank 3, one of several"),
         (TORCHRUN, {"resume": False}, True, "resume=false is not allowed as rank 3"),
         (TORCHRUN, {"backend": LocalSettings(prefix_reuse="approximate")}, True, "backend.prefix_reuse=approximate"),
         (SRUN, {}, False, "srun task 3 would make a whole sweep beside the others"),
@@ -225,6 +225,17 @@ def test_a_launched_process_takes_its_own_device_or_the_only_one_that_it_sees(mo
     assert joining.place_of_rank(rank, LocalSettings()).device == "cuda:0"
     on_a_machine(monkeypatch, "cpu", 0)
     assert joining.place_of_rank(rank, LocalSettings()) == places.Place("cpu")
+
+
+def test_a_launched_worker_of_several_ranks_takes_a_device_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    rank, two = Rank("rank", 2, 1, False), LocalSettings(branch_ranks=2)
+    on_a_machine(monkeypatch, "cuda", 4)
+    assert joining.place_of_rank(rank, two).environment == {"CUDA_VISIBLE_DEVICES": "2,3"}
+    on_a_machine(monkeypatch, "cuda", 2)  # a task of Slurm sees its own alone
+    assert joining.place_of_rank(rank, two).environment == {"CUDA_VISIBLE_DEVICES": "0,1"}
+    on_a_machine(monkeypatch, "cuda", 3)
+    with pytest.raises(ConfigError, match=r"rank 2 is number 1 .* 3 devices of cuda; allowed: as many workers of 2"):
+        joining.place_of_rank(rank, two)
 
 
 # --- the door

@@ -13,7 +13,7 @@ import pytest
 from lopa_bench.backends.ranks import joining
 from lopa_bench.backends.ranks.facts import differences
 from lopa_bench.backends.ranks.joining import Dismissed, LostContact, RankError, Ranks
-from lopa_bench.backends.ranks.mesh import Place
+from lopa_bench.backends.ranks.place import Place
 
 FACTS = {"decoder": {"k": 7}, "model": {"weights_sha256": "a" * 64}, "product": {"torch": "2.13.0"}}
 
@@ -144,7 +144,7 @@ def test_a_broken_collective_is_explained_by_who_is_gone(three: list[Ranks]) -> 
 def test_a_rank_without_a_sign_of_life_is_told_from_one_that_lives_and_stands_still(three: list[Ranks]) -> None:
     joined(three)
     time.sleep(0.2)
-    three[0].entered = three[2].entered = 5  # rank 1 has entered none
+    three[0].entered = three[2].entered = 5, 0  # rank 1 has entered none
     time.sleep(0.2)
     still = str(three[0].explain(RuntimeError("timed out")))
     assert "rank 1 of 3" in still
@@ -154,6 +154,40 @@ def test_a_rank_without_a_sign_of_life_is_told_from_one_that_lives_and_stands_st
     silent = str(three[0].explain(RuntimeError("timed out")))
     assert "rank 2 of 3" in silent
     assert "gives no sign of life" in silent
+
+
+def test_inside_a_branch_the_rank_is_named_that_came_to_fewer_sums(three: list[Ranks]) -> None:
+    """The others of its branch wait for it in a sum, those of further branches at the end of the forward."""
+    joined(three)
+    for one, sums in zip(three[1:], (8, 7), strict=True):
+        one.together(lambda: None, of_all=True)
+        for _ in range(sums):
+            one.together(lambda: None, of_all=False)
+    for _ in range(2):
+        three[0].together(lambda: None, of_all=True)
+    time.sleep(0.2)
+    assert "rank 2 of 3" in str(three[0].explain(RuntimeError("timed out")))
+
+
+def test_a_store_that_was_stopped_is_waited_for_no_longer_than_a_rank(three: list[Ranks]) -> None:
+    """Rank 0 of a launcher, which keeps the store."""
+    joined(three)
+    stopped, one = threading.Event(), three[1]
+
+    class Stopped:
+        def check(self, *asked: object) -> bool:
+            return stopped.wait()
+
+        set = check
+
+    one.store.store = Stopped()  # type: ignore[assignment]  # all that a rank which waits asks for
+    one.store.limit_s = 0.2
+    began = time.monotonic()
+    with pytest.raises(RankError, match=r"rank 0 of 3 .* is gone or stands still, and with it the store"):
+        one.next_work()
+    assert "rank 0 of 3" in str(one.explain(RuntimeError("timed out")))
+    assert time.monotonic() - began < 5
+    stopped.set()
 
 
 def test_a_rank_whose_beat_stops_while_others_wait_is_named(three: list[Ranks]) -> None:

@@ -7,8 +7,6 @@ import random
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,10 +19,9 @@ import pytest
 from lopa_bench.records.reading import read_samples, read_steps
 from tests.warm import Command, Done, Warm
 
-ROOT = Path(__file__).parents[1]
 OF_A_PROCESS = {
-    "run_id", "prefill_s", "decode_s", "total_s", "wall_s", "machine", "branch_ranks", "seconds", "readout_bytes",
-    "commit_bytes",
+    "run_id", "prefill_s", "decode_s", "total_s", "wall_s", "machine", "workers", "branch_ranks", "seconds",
+    "readout_bytes", "commit_bytes",
 }  # fmt: skip
 NEARLY = {"scores", "probs", "winner_score", "anchor_score", "fresh_probs", "bonus", "gain"}
 PATIENT = "backend.rank_timeout_s=100"  # for a machine that does other things too
@@ -78,17 +75,10 @@ def alone(warm: Warm, shared: list[str], tmp_path_factory: pytest.TempPathFactor
     return rows_of(out)
 
 
-def children(command: Command) -> list[int]:
-    try:
-        return [int(pid) for pid in Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
 def killed_after(command: Command, text: str, number: int, child: int = -1) -> tuple[Done, float]:
     """How a command ended of which a child got this signal, and how long that took."""
     command.wait_for(text)
-    os.kill(children(command)[child], number)
+    os.kill(command.children()[child], number)
     began = time.monotonic()
     return command.wait(), time.monotonic() - began
 
@@ -149,7 +139,7 @@ def test_ten_random_kills_leave_the_rows_of_an_undisturbed_run(
         end = time.monotonic() + draw.uniform(1, 9)
         while time.monotonic() < end and "4/4" not in command.err.read_text():
             time.sleep(0.02)
-        victim = draw.choice([*children(command), command.pid])
+        victim = draw.choice([*command.children(), command.pid])
         with suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
         kills += 1
@@ -160,38 +150,72 @@ def test_ten_random_kills_leave_the_rows_of_an_undisturbed_run(
     check_same(tmp_path, alone)
 
 
-def launched(rank: int, port: int, out: Path, *overrides: str) -> subprocess.Popen[str]:
-    """One of two processes as a launcher starts them."""
-    place = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "lopa_bench", *overrides, "backend.branch_ranks=2", f"run.out={out}"], text=True,
-        cwd=ROOT, env=os.environ | place, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+def launched(
+    warm: Warm, out: Path, world: int, *overrides: str, of: Sequence[Sequence[str]] = ((), ())
+) -> list[Command]:
+    """These processes as a launcher starts them, each with further settings `of` its own."""
+    address = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    common = (*overrides, "backend.branch_ranks=2", f"run.out={out}")
+    return [
+        warm.start(*common, *own, env=address | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank, own in enumerate(of)
+    ]
+
+
+@pytest.mark.slow
+def test_ranks_of_a_launcher_run_the_same_command(warm: Warm, shared: list[str], alone: Kept, tmp_path: Path) -> None:
+    """Rank 0 has the run; a second start finds it finished, and both processes end well."""
+    for _ in range(2):
+        first, second = (command.wait() for command in launched(warm, tmp_path, 2, *shared, PATIENT))
+        assert (first.code, second.code) == (0, 0), (first, second)
+        assert "accuracy" in first.out
+        assert (second.out, second.err) == ("", "")
+        check_same(tmp_path, alone)
+
+
+@pytest.mark.slow
+def test_twice_as_many_launched_processes_are_two_workers_of_two_ranks(
+    warm: Warm, shared: list[str], alone: Kept, tmp_path: Path
+) -> None:
+    """The first of each pair starts the other rank itself."""
+    dones = [command.wait() for command in launched(warm, tmp_path, 4, *shared, PATIENT, of=[()] * 4)]
+    assert [done.code for done in dones] == [0] * 4, dones
+    assert sum("joining" in done.err for done in dones) == 1
+    assert ["this one has nothing to do" in done.err for done in dones] == [False, True, False, True]
+    check_same(tmp_path, alone)
+    assert {row["branch_ranks"] for row in read_samples(folder_of(tmp_path)).to_pylist()} == {2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_launched_rank_that_stands_still_is_named_by_the_other(
+    warm: Warm, shared: list[str], tmp_path: Path, victim: int
+) -> None:
+    """Also rank 0, with which the store of torch stands still that the ranks keep their words in."""
+    both = launched(warm, tmp_path, 2, *shared)
+    both[0].wait_for("1/4")
+    both[victim].kill(signal.SIGSTOP)
+    began = time.monotonic()
+    done = both[1 - victim].wait()
+    seconds = time.monotonic() - began
+    both[victim].kill()
+    both[victim].wait()
+    assert done.code == 2
+    assert re.search(rf"^error: rank {victim} of 2 \(process {both[victim].pid} on .*\) .*\n$", done.err, re.MULTILINE)
+    assert seconds < 30
+
+
+@pytest.mark.slow
+def test_launched_ranks_with_other_settings_end_before_weights_are_read(
+    warm: Warm, shared: list[str], tmp_path: Path
+) -> None:
+    both = launched(warm, tmp_path, 2, *shared, PATIENT, of=[["decoder.k=7"], ["decoder.k=6"]])
+    first, second = (command.wait() for command in both)
+    assert (first.code, second.code) == (2, 2), (first, second)
+    assert re.search(r"error: rank 1 of 2 .* is unlike rank 0: settings differ \(decoder\.k=6, there 7\)", first.err)
 
 
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
-
-
-@pytest.mark.slow
-def test_ranks_of_a_launcher_run_the_same_command(shared: list[str], alone: Kept, tmp_path: Path) -> None:
-    """Rank 0 has the run; a second start finds it finished, and both processes end well."""
-    for _ in range(2):
-        port = free_port()
-        both = [launched(rank, port, tmp_path, *shared, PATIENT) for rank in (0, 1)]
-        told = [process.communicate() for process in both]
-        assert [process.returncode for process in both] == [0, 0], told
-        assert "accuracy" in told[0][0]
-        assert told[1] == ("", "")
-        check_same(tmp_path, alone)
-
-
-@pytest.mark.slow
-def test_launched_ranks_with_other_settings_end_before_weights_are_read(shared: list[str], tmp_path: Path) -> None:
-    port = free_port()
-    both = [launched(rank, port, tmp_path, *shared, PATIENT, f"decoder.k={7 - rank}") for rank in (0, 1)]
-    told = [process.communicate()[1] for process in both]
-    assert [process.returncode for process in both] == [2, 2], told
-    assert re.search(r"error: rank 1 of 2 .* is unlike rank 0: settings differ \(decoder\.k=6, there 7\)", told[0])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,6 @@ import torch
 from torch import Tensor
 
 from decoders import DecoderConfig, Vocabulary, decode, make_decoder
-from lopa_bench import ROOT
 from lopa_bench.backends.local import LocalBackend
 from lopa_bench.errors import BackendError, ConfigError
 from lopa_bench.models.checkpoint.folders import locate
@@ -29,6 +26,7 @@ from lopa_bench.settings.config import Config
 from lopa_bench.settings.model import ModelSettings
 from lopa_bench.settings.validate import validate
 from tests.ranks_in_threads import Table
+from tests.warm import Warm
 
 MODELS = Path(__file__).parent / "golden" / "models"
 
@@ -124,22 +122,24 @@ def test_a_rank_holds_its_part_of_the_layers_and_of_the_cache() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("branch_ranks", [1, 2])
-def test_processes_write_the_rows_of_one(branch_ranks: int, tmp_path: Path) -> None:
+def test_processes_write_the_rows_of_one(warm: Warm, tmp_path: Path) -> None:
     common = (
         *("model=mini", "decoder=lopa", "decoder.k=3", "decoder.gen_length=32", "task.limit=2", "run.progress=false"),
         *("backend.device=cpu", "backend.threads=1", "run.warmup=0"),
     )
-    ranks = (f"backend.branch_ranks={branch_ranks}", "backend.tensor_ranks=2", "backend.rank_timeout_s=120")
-    texts = []
-    for name, further in (("one", ()), ("several", ranks)):
+    two = ("backend.tensor_ranks=2", "backend.rank_timeout_s=120")
+
+    def rows(name: str, *further: str) -> tuple[list[Any], list[Any]]:
         out = tmp_path / name
-        command = [sys.executable, "-m", "lopa_bench", *common, *further, f"run.out={out}"]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+        done = warm.run(*common, *further, f"run.out={out}")
+        assert done.code == 0, done.err
         (run,) = find_runs(out)
-        rows = read_samples(run.folder).sort_by("problem_index")
-        texts.append((rows["token_ids"].to_pylist(), rows["forwards"].to_pylist()))
-    assert texts[0] == texts[1]
+        found = read_samples(run.folder).sort_by("problem_index")
+        return found["token_ids"].to_pylist(), found["forwards"].to_pylist()
+
+    expected = rows("one")
+    assert rows("two", *two) == expected
+    assert rows("four", *two, "backend.branch_ranks=2") == expected
 
 
 def test_what_cannot_be_shared_is_refused_before_weights_are_read() -> None:

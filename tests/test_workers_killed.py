@@ -38,14 +38,6 @@ def folder_of(out: Path) -> Path:
     return folder
 
 
-def children(pid: int) -> list[int]:
-    """The workers of a run, in the order in which they were started."""
-    try:
-        return sorted(int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
 def wait_for(command: Command, samples: int) -> None:
     end = time.monotonic() + 240
     while not any(int(done) >= samples for done in DONE.findall(command.err.read_text())):
@@ -77,7 +69,7 @@ def test_several_processes_give_the_rows_of_one(
 def test_one_of_three_is_killed(warm: Warm, settings: list[str], tmp_path: Path, undisturbed: Path) -> None:
     command = warm.start(*settings, *SLOW_ENOUGH, "run.devices=3", f"run.out={tmp_path}")
     wait_for(command, 5)
-    os.kill(children(command.pid)[1], signal.SIGKILL)
+    os.kill(command.children()[1], signal.SIGKILL)
     done = command.wait()
     assert done.code == 0, done.err
     assert re.search(r"warning: worker \d \(cpu\) was killed by SIGKILL; what it was at is redone: gsm8k-", done.err)
@@ -102,7 +94,7 @@ def test_ten_random_kills(warm: Warm, settings: list[str], tmp_path: Path, undis
             seen = seen + draw.randint(1, 3)
             while progress(command) < seen and is_there(command.pid):
                 time.sleep(0.01)
-            below = children(command.pid)
+            below = command.children()
             if not below or not is_there(command.pid):
                 continue
             target = draw.choice([*below, command.pid])
@@ -121,7 +113,7 @@ def test_ctrl_c_and_a_killed_run_leave_no_worker(warm: Warm, settings: list[str]
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
         command = warm.start(*settings, *SLOW_ENOUGH, "run.devices=2", f"run.out={tmp_path / str(code)}")
         wait_for(command, 2)
-        below = children(command.pid)
+        below = command.children()
         assert len(below) == 2
         command.kill(number)
         assert command.wait().code == code

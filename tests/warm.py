@@ -38,6 +38,14 @@ class Command:
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
 
+    def children(self) -> list[int]:
+        """The processes that it started, in that order."""
+        try:
+            text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return []
+        return sorted(map(int, text.split()))
+
     def wait_for(self, text: str) -> None:
         """Until it has written this on stderr."""
         end = time.monotonic() + TIMEOUT

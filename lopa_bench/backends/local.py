@@ -90,27 +90,38 @@ class LocalBackend:
     def _forward(self, entries: list[Running]) -> None:
         """One model call for the open requests of all entries."""
         began = time.perf_counter()
+        sessions = [entry.session for entry in entries]
         segments = [entry.session.open(entry.request, self.device) for entry in entries if entry.request is not None]
-        hidden_TD = self.model(segments, keep=True)
-        needed = [entry.session.needed() for entry in entries]
+        hidden_TD = self._hidden([segment for segment in segments if segment.tokens_RW.numel()])
+        needed = [session.needed() for session in sessions]
+        read = [session.read_here(rows) for session, (rows, _) in zip(sessions, needed)]
+        here = [(rows[part], columns[part]) for (rows, columns), part in zip(needed, read)]
         offsets = np.cumsum([0] + [segment.tokens_RW.numel() for segment in segments])
         flat = [
-            offset + rows * segment.tokens_RW.shape[1] + columns
-            for offset, segment, (rows, columns) in zip(offsets, segments, needed)
+            offset + (rows - session.first_row) * segment.tokens_RW.shape[1] + columns
+            for offset, segment, session, (rows, columns) in zip(offsets, segments, sessions, here)
         ]
         for readout, members in group_by_readout(entries):
             number = len(entries[members[0]].step_s)  # of the decode: draws are made sample by sample
-            change = partial(change_of, [(entries[i].session, *needed[i]) for i in members])
+            among = read[members[0]].start, len(needed[members[0]][0])
+            change = partial(change_of, [(sessions[i], *here[i]) for i in members])
             logits_NV = self._logits(hidden_TD, readout, [(segments[i], flat[i]) for i in members])
-            asked = [(entries[i].session.request, *needed[i]) for i in members]
+            asked = [(sessions[i].request, *here[i]) for i in members]
             beside = beside_all(asked, readout, self.config.shifted)
-            values = read_out(logits_NV, readout, self.config.mask_id, number, change, beside=beside)
+            values = read_out(logits_NV, readout, self.config.mask_id, number, change, among, beside)
             at = 0
             for i in members:
                 count = len(flat[i])
                 part = {name: value[at : at + count] for name, value in values.items()}
                 at += count
-                entries[i].receive(*needed[i], part, time.perf_counter() - began)
+                entries[i].receive(*needed[i], sessions[i].of_all(part, needed[i][0]), time.perf_counter() - began)
+
+    def _hidden(self, segments: list[Segment]) -> Tensor:
+        """Hidden states [T, D] of the packed tokens of these segments; another process may have all of them."""
+        if segments:
+            hidden_TD: Tensor = self.model(segments, keep=True)
+            return hidden_TD
+        return torch.zeros(0, self.config.hidden_size, dtype=self.dtype, device=self.device)
 
     def _logits(self, hidden_TD: Tensor, readout: Readout, read: list[tuple[Segment, np.ndarray]]) -> Tensor:
         """Logits [N, V] of the packed tokens that are read, guided where each segment holds its rows twice."""

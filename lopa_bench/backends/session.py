@@ -29,6 +29,7 @@ class Session:
         self.kept: tuple[int, dict[str, np.ndarray]] | None = None  # the same of the last kept row, arrays [W]
         self.before = Before()
         self.request: Request | None = None
+        self.first_row = 0  # of those of the open request that this process computes
         self.traffic: list[Traffic] | None = None  # of each forward, where other processes take part
 
     def open(self, request: Request, device: torch.device) -> Segment:
@@ -82,6 +83,14 @@ class Session:
             wanted_RW = wanted_RX[:, 1:]
         rows, columns = np.nonzero(np.concatenate([wanted_RW, shadowed(self.request, self.mask_id)], 1))
         return rows, columns
+
+    def read_here(self, rows_N: np.ndarray) -> slice:
+        """Those of the needed positions that this process reads out, by their rows in rising order: all of them."""
+        return slice(0, len(rows_N))
+
+    def of_all(self, values: dict[str, np.ndarray], rows_N: np.ndarray) -> dict[str, np.ndarray]:
+        """The values [N] of all needed positions from those that were read here."""
+        return values
 
     def change(self, rows: np.ndarray, columns: np.ndarray, p_NV: Tensor) -> Tensor:
         """The measure "kl" [N] of the distributions read at (rows, columns), which are noted for the next call."""

@@ -22,7 +22,8 @@ from lopa_bench.backends.local import LocalBackend, Pending
 from lopa_bench.backends.ranks.backend import RankedBackend
 from lopa_bench.backends.ranks.joining import LOST, Dismissed, LostContact, Ranks
 from lopa_bench.backends.ranks.link import MeshLink
-from lopa_bench.backends.ranks.mesh import Mesh, Place, link_of, placed
+from lopa_bench.backends.ranks.mesh import Mesh, link_of
+from lopa_bench.backends.ranks.place import Place, placed
 from lopa_bench.backends.ranks.session import Protocol
 from lopa_bench.backends.ranks.tensor import MeshGroup
 from lopa_bench.engines.base import Sample
@@ -57,7 +58,7 @@ class RankedEngine(MaskedEngine):
             device = _device(settings, self.ranks.place)
             self.ranks.join(_facts(plan, settings))
             link = link_of(device, settings.link)
-            self.mesh = Mesh(self.ranks.place, self.ranks.store, device, link, settings.rank_timeout_s)
+            self.mesh = Mesh(self.ranks.place, self.ranks.store.store, device, link, settings.rank_timeout_s)
             here = replace(settings, device=str(device))
             # Its network is none for another run: tensor ranks take their shares out of it.
             super().__init__(replace(plan, config=replace(plan.config, backend=here), kept=None))
@@ -151,11 +152,6 @@ def launched(settings: LocalSettings, place: Place) -> Ranks:
             f"RANK and WORLD_SIZE are set, but MASTER_ADDR={address} MASTER_PORT={port or None} are no address; "
             "allowed: a launcher that sets all four, such as torchrun, or none of them"
         )
-    if place.data_ranks > 1:
-        raise BackendError(
-            f"WORLD_SIZE={place.data_ranks * place.size} processes were started for a decode of {place.size}; allowed: "
-            f"{place.size}, and run.shard for further machines"
-        )
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by torchrun
     prefix = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     return Ranks(place, address, int(port), settings.rank_timeout_s, prefix, owner=place.leads and not served)
@@ -229,7 +225,7 @@ def _device(settings: LocalSettings, place: Place) -> torch.device:
     if kind not in ("cuda", "npu"):
         return torch.device(settings.device if kind != "cpu" else "cpu")
     count = getattr(torch, kind).device_count()
-    own = int(os.environ.get("LOCAL_RANK") or place.rank)
+    own = place.rank if place.local is None else place.local
     if number or (own >= count and settings.link != "gloo"):
         raise BackendError(
             f"backend.device={settings.device} is {1 if number else count} device for "

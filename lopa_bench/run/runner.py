@@ -63,9 +63,12 @@ def run(
     from lopa_bench.engines.opening import followed
 
     valid = valid or validate(config)
+    runs = Path(config.run.out).expanduser() / "runs"
+    if rank is not None and rank.is_spare:
+        _say(f"{rank}: the first process of each worker starts its ranks itself, and this one has nothing to do")
+        return Run((runs,), {"aggregates": {}})
     way = way_of(config, valid, rank)
     plan = replace(make_plan(config, resolved, valid), kept=kept)
-    runs = Path(config.run.out).expanduser() / "runs"
     if followed(plan):
         return Run((runs,), {"aggregates": {}})
     claimed, decoded = way.take(plan, runs)

@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol
@@ -20,13 +20,14 @@ from typing import Any, Protocol
 import torch.distributed as dist
 
 from lopa_bench.backends.ranks.facts import differences
-from lopa_bench.backends.ranks.mesh import Place
+from lopa_bench.backends.ranks.place import Place
+from lopa_bench.backends.ranks.store import PatientStore
 from lopa_bench.errors import BackendError
 
 BEAT_S = 1.0
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.0002, 0.01  # between looks at the store, which would log waits that end in vain
 NAMING_S = 4.0  # to find out which rank it was that broke a collective
-GONE_WITH_STORE = "is gone, and with it the store that keeps the ranks together"
+GONE_WITH_STORE = "is gone or stands still, and with it the store that keeps the ranks together"
 LOST = 75  # exit status of a rank that ends because another one did
 GOES_ON = "what was decoded is kept, and the same command goes on, also with another backend.branch_ranks"
 
@@ -62,12 +63,12 @@ class Ranks:
         """Connects to the store at host:port, or opens it there (`owner`; port 0: a free one). Raises RankError."""
         self.place, self.timeout_s = place, timeout_s
         self.children: dict[int, Watched] = {}
-        self.entered = 0  # collectives: who stands still has entered fewer
+        self.entered = 0, 0  # collectives of all branches, and of the tensor ranks since: who stands still is behind
         self._names = {rank: f"rank {rank} of {place.size}" for rank in range(place.size)}
         self._seen: dict[int, tuple[bytes, float]] = {}
         self._turns = self._works = 0
         self._is_over = threading.Event()
-        prefix = f"lopa_bench/{prefix}/{place.data}"
+        self._beat_s = min(BEAT_S, timeout_s / 4)
         limit = timedelta(seconds=timeout_s)
         try:
             store = dist.TCPStore(host, port, None, owner, limit, wait_for_workers=False)
@@ -75,7 +76,8 @@ class Ranks:
             does = "cannot listen" if owner else "cannot reach rank 0"
             said = str(error).splitlines()[0]
             raise RankError(f"{self._names[place.rank]} {does} at {host}:{port}: {said}") from None
-        self.port, self.store = store.port, dist.PrefixStore(prefix, store)
+        self.port = store.port
+        self.store = PatientStore(dist.PrefixStore(f"lopa_bench/{prefix}", store), timeout_s)
 
     def started(self, rank: int, child: Watched) -> None:
         """This process started that rank."""
@@ -86,7 +88,7 @@ class Ranks:
         """Meets the other ranks; all must be there in `timeout_s` and bring the same facts. Raises RankError."""
         written = json.dumps({"host": platform.node(), "pid": os.getpid(), "facts": facts}, default=str)
         mine = json.loads(written)
-        self._set(f"beat/{self.place.rank}", "0 0")
+        self._set(f"beat/{self.place.rank}", "0 0 0")
         self._set(f"joined/{self.place.rank}", written)
         threading.Thread(target=self._beat, daemon=True).start()
         for rank in range(self.place.size) if self.place.leads else (0,):
@@ -139,8 +141,18 @@ class Ranks:
             self._wait(f"{here}/{rank}", rank, within=self.timeout_s if self._turns > 1 else None)
         self._set(go, "")
 
+    def together(self, collective: Callable[[], object], of_all: bool) -> None:
+        """Enters a collective: one of all branches, or one inside a branch. Raises RankError if it fails."""
+        meetings, sums = self.entered
+        self.entered = (meetings + 1, 0) if of_all else (meetings, sums + 1)
+        try:
+            collective()
+        except RuntimeError as error:
+            raise self.explain(error) from None
+
     def explain(self, error: RuntimeError) -> RankError:
         """The error to raise for a collective that failed. Takes a few seconds to find out whose fault it was."""
+        self.store.limit_s = min(NAMING_S, self.timeout_s)
         self._say("lost")
         end = time.monotonic() + NAMING_S
         others = [rank for rank in range(self.place.size) if rank != self.place.rank]
@@ -157,9 +169,9 @@ class Ranks:
         for rank in others:
             if before[rank] == now[rank] and self._word_of(rank) is None:
                 return self._gone(rank, "gives no sign of life")
-        behind = [rank for rank in others if _entered(now[rank]) < self.entered]
-        if behind:
-            return self._gone(behind[0], f"stands still: it lives, but no answer came in {self.timeout_s:g} s")
+        last = min(others, key=lambda rank: _entered(now[rank]))
+        if _entered(now[last]) < self.entered:
+            return self._gone(last, f"stands still: it lives, but no answer came in {self.timeout_s:g} s")
         return RankError(f"the ranks lost each other: {str(error).splitlines()[0]}; {GOES_ON}")
 
     def fail(self, error: BaseException) -> None:
@@ -191,10 +203,10 @@ class Ranks:
         began = judged = time.monotonic()
         pause = FIRST_PAUSE_S
         try:
-            while not self.store.check([key]):
+            while not self.store.check(key):
                 time.sleep(pause)
                 pause = min(2 * pause, LAST_PAUSE_S)
-                if time.monotonic() - judged < BEAT_S:
+                if time.monotonic() - judged < self._beat_s:
                     continue
                 judged = time.monotonic()
                 for rank in range(self.place.size) if self.place.leads else (0,):
@@ -202,7 +214,7 @@ class Ranks:
                 if within is not None and judged - began > within:
                     does = "stands still: no answer came" if self._turns else "did not join"
                     raise self._gone(by, f"{does} in {within:g} s (backend.rank_timeout_s)")
-            return bytes(self.store.get(key))
+            return self.store.get(key)
         except RankError:
             raise
         except RuntimeError:
@@ -243,19 +255,21 @@ class Ranks:
             raise self._gone(0, GONE_WITH_STORE) from None
 
     def _word_of(self, rank: int) -> str | None:
-        return self.store.get(f"word/{rank}").decode() if self.store.check([f"word/{rank}"]) else None
+        return self.store.get(f"word/{rank}").decode() if self.store.check(f"word/{rank}") else None
 
     def _beat_of(self, rank: int) -> bytes:
-        return bytes(self.store.get(f"beat/{rank}")) if self.store.check([f"beat/{rank}"]) else b""
+        return self.store.get(f"beat/{rank}") if self.store.check(f"beat/{rank}") else b""
 
     def _beat(self) -> None:
         """The pulse of this rank, until its process ends or rank 0 is gone."""
         number = 0
         with suppress(RuntimeError):
-            while not self._is_over.wait(BEAT_S):
+            while not self._is_over.wait(self._beat_s):
                 number += 1
-                self.store.set(f"beat/{self.place.rank}", f"{number} {self.entered}")
+                meetings, sums = self.entered
+                self.store.set(f"beat/{self.place.rank}", f"{number} {meetings} {sums}")
 
 
-def _entered(beat: bytes) -> int:
-    return int(beat.split()[1]) if beat else 0
+def _entered(beat: bytes) -> tuple[int, int]:
+    meetings, sums = map(int, beat.split()[1:] or (0, 0))
+    return meetings, sums

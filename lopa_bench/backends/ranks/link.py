@@ -1,8 +1,7 @@
-"""How the ranks of a decode talk during a forward: two collectives, and how many bytes each rank received by them."""
+"""How the ranks of a decode talk during a forward: two collectives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -15,11 +14,10 @@ from lopa_bench.backends.ranks.mesh import Mesh
 
 
 class Link(Protocol):
-    """What a session needs of the other ranks. `received`: bytes so far."""
+    """What a session needs of the other ranks."""
 
     rank: int
     size: int
-    received: int
 
     def gather(self, mine: np.ndarray) -> list[np.ndarray]:
         """The arrays of all ranks, which have one shape and dtype, in the order of the ranks."""
@@ -35,26 +33,15 @@ class MeshLink:
         self.group, self.is_staged = mesh.branch, mesh.link == "gloo"
         self.rank, self.size = mesh.place.branch, mesh.place.branch_ranks
         self.ranks = ranks
-        self.received = 0
 
     def gather(self, mine: np.ndarray) -> list[np.ndarray]:
         sent = torch.from_numpy(mine)
         found = [torch.empty_like(sent) for _ in range(self.size)]
-        self._do(lambda: dist.all_gather(found, sent, group=self.group))
-        self.received += (self.size - 1) * mine.nbytes
+        self.ranks.together(lambda: dist.all_gather(found, sent, group=self.group), of_all=True)
         return [tensor.numpy() for tensor in found]
 
     def broadcast(self, tensor: Tensor, source: int) -> None:
         staged = tensor.cpu() if self.is_staged else tensor
-        self._do(lambda: dist.broadcast(staged, group=self.group, group_src=source))
-        if self.rank != source:
-            self.received += tensor.numel() * tensor.element_size()
-            if staged is not tensor:
-                tensor.copy_(staged)
-
-    def _do(self, collective: Callable[[], object]) -> None:
-        self.ranks.entered += 1
-        try:
-            collective()
-        except RuntimeError as error:
-            raise self.ranks.explain(error) from None
+        self.ranks.together(lambda: dist.broadcast(staged, group=self.group, group_src=source), of_all=True)
+        if self.rank != source and staged is not tensor:
+            tensor.copy_(staged)

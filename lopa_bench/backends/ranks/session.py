@@ -52,7 +52,7 @@ class RankedSession(Session):
         self.protocol = protocol
         self.traffic: list[Traffic] = []
         self.share = Share(1, link.size)
-        self.rows = range(0)  # that this rank computes of the open call
+        self.rows = range(0)  # that this rank computes of the open request
         self._committed = 0  # bytes
 
     def open(self, request: Request, device: torch.device) -> Segment:
@@ -62,7 +62,7 @@ class RankedSession(Session):
         rows = share.computed(self.link.rank, spare=self.protocol.is_single)
         part = slice(rows.start, rows.stop)
         segment = super().open(replace(request, ids=request.ids[part], lengths=request.lengths[part]), device)
-        self.request, self.share, self.rows = request, share, rows
+        self.request, self.share, self.rows, self.first_row = request, share, rows, rows.start
         return segment
 
     def _commit(self, keep: Keep) -> None:
@@ -71,23 +71,23 @@ class RankedSession(Session):
         mine = keep.row if keep.row in self.rows else None
         if self.protocol.is_single:
             self._check_single(keep)
-            mine = self.rows.start if mine is None else mine
+            mine = self.first_row if mine is None else mine
         if mine is not None:
-            self.segment.commit(mine - self.rows.start, keep.start, keep.end)
-        sent = not self.protocol.is_single and self.share.rows > 1
+            self.segment.commit(mine - self.first_row, keep.start, keep.end)
+        sent = not self.protocol.is_single and self.share.rows > 1 and self.link.size > 1
         if sent:
-            kept_L2KWE = self._kept(keep)
+            kept_L2KWE = self._held(keep.start, keep.end)
             self.link.broadcast(kept_L2KWE, self.share.owner(keep.row))
             self._committed = kept_L2KWE.nbytes
             if mine is None:
                 self.cache.k_LKPE[:, :, keep.start : keep.end] = kept_L2KWE[:, 0]
                 self.cache.v_LKPE[:, :, keep.start : keep.end] = kept_L2KWE[:, 1]
         if self.protocol.check:
-            self._check(keep, exact=sent)
+            self._check(keep, sent)
 
-    def _kept(self, keep: Keep) -> Tensor:
-        """What stands in this rank's cache where something is kept."""
-        part = slice(keep.start, keep.end)
+    def _held(self, start: int, end: int) -> Tensor:
+        """This rank's cached keys and values [L, 2, K, W, E] of some positions."""
+        part = slice(start, end)
         return torch.stack([self.cache.k_LKPE[:, :, part], self.cache.v_LKPE[:, :, part]], 1)
 
     def _check_single(self, keep: Keep) -> None:
@@ -104,40 +104,40 @@ class RankedSession(Session):
                 "the winner's keys and values are kept; allowed: two_phase"
             )
 
-    def _check(self, keep: Keep, exact: bool) -> None:
-        mine_L2KWE = self._kept(keep)
+    def _check(self, keep: Keep, is_sent: bool) -> None:
+        """Compares with rank 0's cache what was kept, bit for bit if it was sent, and all that was kept before."""
+        mine_L2KWE = self._held(0, keep.end)
         first_L2KWE = mine_L2KWE.clone()
-        before = self.link.received
         self.link.broadcast(first_L2KWE, 0)
-        apart = (mine_L2KWE.double() - first_L2KWE.double()).abs().max() / first_L2KWE.double().abs().max().clamp_min(1)
-        limit = 0.0 if exact else TOLERANCE.get(mine_L2KWE.dtype, COARSE)
-        found = np.concatenate(self.link.gather(apart.cpu().numpy().reshape(1)))
-        self.link.received = before  # the check is no part of the decode
-        if wrong := [rank for rank, value in enumerate(found) if not value <= limit]:
-            raise BackendError(
-                f"backend.branch_check: rank {wrong[0]} keeps other keys and values than rank 0 for positions "
-                f"[{keep.start}, {keep.end}): they differ by {found[wrong[0]]:.3g} of the largest"
-            )
+        apart_L2KWE = (mine_L2KWE.double() - first_L2KWE.double()).abs() / first_L2KWE.double().abs().max().clamp_min(1)
+        near = TOLERANCE.get(mine_L2KWE.dtype, COARSE)
+        for start, end, limit in ((keep.start, keep.end, 0.0 if is_sent else near), (0, keep.start, near)):
+            if start == end:
+                continue
+            apart = apart_L2KWE[:, :, :, start:end].max()
+            found = np.concatenate(self.link.gather(apart.cpu().numpy().reshape(1)))
+            if wrong := [rank for rank, value in enumerate(found) if not value <= limit]:
+                raise BackendError(
+                    f"backend.branch_check: rank {wrong[0]} keeps other keys and values than rank 0 for positions "
+                    f"[{start}, {end}): they differ by {found[wrong[0]]:.3g} of the largest"
+                )
 
-    def mine(self, rows_N: np.ndarray) -> slice:
-        """Those of the needed rows, in rising order, that this rank tells the others of."""
+    def read_here(self, rows_N: np.ndarray) -> slice:
+        """Those that this rank tells the others of; of one row, which all computed, all."""
+        if self.share.rows == 1:
+            return super().read_here(rows_N)
         counts = self.share.counts(rows_N)
         first = sum(counts[: self.link.rank])
         return slice(first, first + counts[self.link.rank])
 
-    def exchange(self, values: dict[str, np.ndarray], rows_N: np.ndarray) -> dict[str, np.ndarray]:
-        """The values [N] of all needed rows from this rank's own. One row, which all computed, is rank 0's for all, so
-        that not even its last bits differ.
-        """
-        before = self.link.received
+    def of_all(self, values: dict[str, np.ndarray], rows_N: np.ndarray) -> dict[str, np.ndarray]:
+        """Each rank's from that rank; those of one row are rank 0's, so that not even their last bits differ."""
         counts = self.share.counts(rows_N)
+        packed = pack(values, max(counts))
         if self.share.rows == 1:
-            packed = torch.from_numpy(pack(values, counts[0]))
-            self.link.broadcast(packed, 0)
-            gathered = [packed.numpy()]
+            self.link.broadcast(torch.from_numpy(packed), 0)
+            gathered, sources = [packed], min(1, self.link.size - 1)
         else:
-            gathered = self.link.gather(pack(values, max(counts)))
-        # A broadcast costs its source nothing to receive; the record says what the others received.
-        received = gathered[0].nbytes if self.share.rows == 1 else self.link.received - before
-        self.traffic.append(Traffic(received, self._committed))
+            gathered, sources = self.link.gather(packed), self.link.size - 1
+        self.traffic.append(Traffic(sources * packed.nbytes, self._committed))
         return unpack(gathered, counts, list(values))

@@ -7,6 +7,7 @@ every run does. Who finds the lock taken knocks, works, and then looks again: th
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import sys
 import time
@@ -31,18 +32,21 @@ PAUSE_SECONDS = 0.2
 
 
 def place_of_rank(rank: Rank, backend: LocalSettings) -> Place:
-    """The device of a launched process: its own of several, or the only one it sees. Raises ConfigError."""
+    """The devices of a launched process: one for each rank of its decodes, or all that it sees if they are so many.
+    Raises ConfigError.
+    """
     kind = device_kind(backend.device)
     if ":" in backend.device or kind not in VISIBLE:
         return Place(backend.device if ":" in backend.device else kind)
-    there = count_devices(kind)
-    number = 0 if there == 1 else rank.local
-    if number >= there:
+    there, each = count_devices(kind), backend.ranks
+    first = 0 if there == each else rank.local * each
+    if first + each > there:
+        workers = "processes" if each == 1 else f"workers of {each} ranks"
         raise ConfigError(
             f"{rank} is number {rank.local} on this machine, which has {there} devices of {kind}; allowed: as many "
-            "processes as devices"
+            f"{workers} as there are devices for"
         )
-    return accelerators(kind, [number], there)[0]
+    return accelerators(kind, range(first, first + each), there, each)[0]
 
 
 @contextmanager
@@ -88,8 +92,11 @@ def _work(plan: Plan, runs: Path, rank: Rank, place: Place) -> int | None:
         if begin is None or begin.get("key") != plan.identity.key:
             return None
         print(f"{rank}: joining {begin['folder']}", file=sys.stderr, flush=True)
-        if isinstance(plan.config.backend, LocalSettings):
-            plan.config.backend.device = place.device
+        backend = plan.config.backend
+        if isinstance(backend, LocalSettings) and backend.ranks == 1:
+            backend.device = place.device
+        else:
+            os.environ |= {name: value for name, value in place.environment.items() if value}  # its ranks see these
         worker = serve(channel, inbox, plan, Path(begin["folder"]), begin["run_id"])
         done, end = worker.done, worker.end
     except EOFError:
