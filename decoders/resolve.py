@@ -121,6 +121,9 @@ def _refuse_unknown(config: DecoderConfig, base: Base, scorer: type[Score]) -> N
         plain |= {f"score.{name}" for name in SCORE_FIELDS}
     elif config.fill_confidence == (config.confidence or base.readable["confidence"]):
         plain.add("fill_confidence")  # as resolved settings hold it
+    ranking = "fill_confidence" if config.name == LOPA else "confidence"
+    if not base.ranks and getattr(config, ranking) != base.readable["confidence"]:
+        plain -= {ranking}  # what resolved settings hold says that nothing is ranked by another
     readable = {name if name in USUAL else f"own.{name}" for name in plain}
     for name, value in settings(config).items():
         if name not in readable and not (name in USUAL and value == USUAL[name]):

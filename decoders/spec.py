@@ -58,6 +58,11 @@ class Base:
             found |= dict.fromkeys(CACHES[cache].reads)
         return {**found, **self.window.reads, **self.defaults}
 
+    @property
+    def ranks(self) -> bool:
+        """Whether a rule of it may rank masks by a confidence of choice."""
+        return any(rule.reads is None or "confidence" in rule.reads for rule in self.fills.values())
+
     def readers(self, fill: str) -> dict[str, tuple[str, ...]]:
         """The settings that the rule `fill` is known to leave unread, each with the rules that read it."""
         told = self.fills[fill].reads
@@ -90,10 +95,9 @@ class Decoder:
                 "after the other under block-causal attention; allowed: false, or decoder.base=sdar or llada2"
             )
         if self.select.drafts and CHANGE in self.rule.measures:
-            which = "k=auto" if config.k == "auto" else f"select={config.select}"
             raise DecoderError(
-                f"decoder.{which} is not supported by decoder.fill={config.fill}: it compares a forward with the one "
-                "before, which a drafted row does not have; allowed: a number for k and decoder.select=score or gate"
+                f"decoder.{self.chosen} is not supported by decoder.fill={config.fill}: it compares a forward with "
+                "the one before, which no drafted row has; allowed: a number for k and decoder.select=score or gate"
             )
 
     def _check_editing(self) -> None:
@@ -107,10 +111,14 @@ class Decoder:
             raise DecoderError(f"decoder.k={config.k} is not supported by {fill}: {self.rule.alone}; allowed: 0")
         if self.select.drafts:
             raise DecoderError(
-                f"decoder.{'k=auto' if config.k == 'auto' else f'select={config.select}'} is not supported by {fill}: "
-                "a drafted row assumes what is filled and not what is edited; allowed: a number for k and "
-                "decoder.select=score or gate"
+                f"decoder.{self.chosen} is not supported by {fill}: a drafted row assumes what is filled and not what "
+                "is edited; allowed: a number for k and decoder.select=score or gate"
             )
+
+    @property
+    def chosen(self) -> str:
+        """What asked for this way of lookahead, for a message: "k=auto" or "select=exact"."""
+        return "k=auto" if self.config.k == "auto" else f"select={self.config.select}"
 
     @property
     def cache(self) -> type[Cache]:

@@ -6,13 +6,14 @@ The traces come from running the released programs on tiny random checkpoints (t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from decoders import DecoderConfig, Generation, Prediction, Request, ScoreConfig, Vocabulary, decode, make_decoder
@@ -24,6 +25,7 @@ torch.set_num_threads(1)  # the networks are tiny
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "golden"
+PROB, CONF = 2e-5, 1e-4  # tolerances of the traces' README
 
 # What the released programs do and we do not by default.
 RELEASED: dict[str, Any] = {"decode_tail": True, "mask_logit": "keep"}
@@ -190,3 +192,21 @@ def replay(case: dict[str, Any], config: DecoderConfig) -> Replay:
     assert outcome.generation is not None, outcome.error
     log.generation = outcome.generation
     return log
+
+
+def check_masked(log: Replay, i: int, masked: Sequence[Any], row: int = 0) -> None:
+    """In call i the network said of these masks (position, token, probability, ...) what the trace has."""
+    request, prediction = log.requests[i], log.predictions[i]
+    for position, token, prob, *_ in masked:
+        at = (row, position - request.start)
+        assert prediction.token[at] == token, (i, row, position)
+        assert prediction.prob[at] == pytest.approx(prob, abs=PROB)
+
+
+def check_filled(log: Replay, i: int, commit: dict[str, Any]) -> None:
+    """Call i filled what the trace's filled, in whatever order."""
+    assert log.generation is not None
+    ours = log.generation.steps[i]
+    assert dict(zip(ours.positions, ours.tokens, strict=True)) == dict(
+        zip(commit["positions"], commit["tokens"], strict=True)
+    ), i

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from decoders import DecoderConfig
-from tests.golden_cases import Replay, cases_of, load, replay
-
-PROB = 2e-5  # tolerance of the traces' README
+from tests.golden_cases import PROB, Replay, cases_of, check_filled, check_masked, load, replay
 
 
 def joint_config(case: dict[str, Any]) -> DecoderConfig:
@@ -38,14 +36,9 @@ def wino_config(case: dict[str, Any]) -> DecoderConfig:
 def check_step(log: Replay, i: int, theirs: dict[str, Any]) -> None:
     """What the network said of masks, what was filled, and what was edited in the same round."""
     assert log.generation is not None
-    ours, request, prediction = log.generation.steps[i], log.requests[i], log.predictions[i]
-    for position, token, prob in theirs["masked"]:
-        at = (0, position - request.start)
-        assert prediction.token[at] == token, (i, position)
-        assert prediction.prob[at] == pytest.approx(prob, abs=PROB)
-    commit = theirs["commit"]
-    assert dict(zip(ours.positions, ours.tokens)) == dict(zip(commit["positions"], commit["tokens"], strict=True)), i
-    assert ours.edits is not None
+    check_masked(log, i, theirs["masked"])
+    check_filled(log, i, theirs["commit"])
+    assert log.generation.steps[i].edits is not None
 
 
 @pytest.mark.parametrize("name", cases_of("joint_threshold"))

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from decoders import DecoderConfig
-from tests.golden_cases import RELEASED, Replay, cases_of, load, replay
-
-PROB = 2e-5  # tolerance of the traces' README
+from tests.golden_cases import RELEASED, Replay, cases_of, check_masked, load, replay
 
 
 def config_of(case: dict[str, Any]) -> DecoderConfig:
@@ -43,15 +41,13 @@ def check_call(log: Replay, i: int, theirs: dict[str, Any], text: list[int]) -> 
     The program fills a token when the next call's drafts hold it, ours in the call whose row predicts it.
     """
     assert log.generation is not None
-    request, prediction, ours = log.requests[i], log.predictions[i], log.generation.steps[i]
+    request, ours = log.requests[i], log.generation.steps[i]
     start, end = theirs["forward_start"], theirs["forward_start"] + theirs["forward_len"]
     drafts = [filled(text, draft) for draft in theirs["drafts"]] or [text]
     masked = [row for row in theirs["masked"] if row]
     assert request.ids.tolist() == [draft[request.start : end] for draft in drafts[: len(masked) or 1]], i
     for row, masks in enumerate(masked):
-        for position, token, prob in masks:
-            assert prediction.token[row, position - request.start] == token, (i, row, position)
-            assert prediction.prob[row, position - request.start] == pytest.approx(prob, abs=PROB)
+        check_masked(log, i, masks, row)
     assert ours.winner == min(theirs["accepted"] or 0, max(len(masked), 1) - 1)
     if theirs["forward"] == "store":
         assert (ours.positions, ours.kept) == ((), (start, end))

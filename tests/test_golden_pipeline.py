@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.golden_cases import Replay, cases_of, load, pipeline_config, replay
-
-PROB, CONF = 2e-5, 1e-4  # tolerances of the traces' README
+from tests.golden_cases import CONF, Replay, cases_of, check_masked, load, pipeline_config, replay
 
 
 def fed_row(run: Replay, i: int, row: int) -> list[int]:
@@ -16,13 +14,11 @@ def fed_row(run: Replay, i: int, row: int) -> list[int]:
     return request.ids[row, : request.lengths[row]].tolist()
 
 
-def check_masked(run: Replay, i: int, row: int, masked: list[list[Any]], confidence: str) -> None:
-    request, prediction = run.requests[i], run.predictions[i]
-    for position, _block, token, prob, conf in masked:
-        at = (row, position - request.start)
-        assert prediction.token[at] == token, (i, position)
-        assert prediction.prob[at] == pytest.approx(prob, abs=PROB)
-        assert prediction.measure(confidence)[at] == pytest.approx(conf, abs=CONF)
+def check_said(run: Replay, i: int, row: int, masked: list[list[Any]], confidence: str) -> None:
+    check_masked(run, i, [(position, token, prob) for position, _block, token, prob, _conf in masked], row)
+    for position, *_, conf in masked:
+        told = run.predictions[i].measure(confidence)[row, position - run.requests[i].start]
+        assert told == pytest.approx(conf, abs=CONF)
 
 
 @pytest.mark.parametrize("name", cases_of("d2f_single", "d2f_dream", "d2f_llada"))
@@ -37,7 +33,7 @@ def test_golden_d2f(name: str) -> None:
         start = theirs["input_start"]
         assert run.requests[i].start == start == theirs["cache_len_before"]
         assert fed_row(run, i, 0) == (case["prompt_ids"] + theirs["gen_before"])[start:]
-        check_masked(run, i, 0, theirs["masked"], config.confidence or "prob")
+        check_said(run, i, 0, theirs["masked"], config.confidence or "prob")
         assert ours.positions == tuple(theirs["commit"]["positions"]), i
         assert ours.tokens == tuple(theirs["commit"]["tokens"])
         commit = theirs["kv_commit"]
@@ -64,7 +60,7 @@ def test_golden_lopa(name: str) -> None:
             assert fed_row(run, i, row) == (case["prompt_ids"] + branches[index]["gen"])[theirs["input_start"] :]
             assert ours.scores[row] == pytest.approx(branches[index]["score"], abs=CONF)
         assert rows[ours.winner] == theirs["winner"], i
-        check_masked(run, i, ours.winner, theirs["masked"], config.confidence or "prob")
+        check_said(run, i, ours.winner, theirs["masked"], config.confidence or "prob")
         assert ours.positions == tuple(theirs["commit"]["positions"]), i
         assert ours.tokens == tuple(theirs["commit"]["tokens"])
         commit = theirs["kv_commit"]

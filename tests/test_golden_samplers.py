@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from decoders import DecoderConfig
-from tests.golden_cases import Replay, cases_of, load, replay, sampler_config
-
-PROB, CONF = 2e-5, 1e-4  # tolerances of the traces' README
+from tests.golden_cases import CONF, Replay, cases_of, check_filled, check_masked, load, replay, sampler_config
 
 
 def productive(case: dict[str, Any]) -> list[dict[str, Any]]:
@@ -24,16 +22,12 @@ def check_step(case: dict[str, Any], config: DecoderConfig, run: Replay, i: int,
     ours, request, prediction = run.generation.steps[i], run.requests[i], run.predictions[i]
     # The reference computes no ranking confidence where it fills unconditionally.
     unconditional = config.first_position == "unconditional" and theirs["forward"] == "full"
-    for position, token, prob, *conf in theirs["masked"]:
-        at = (0, position - request.start)
-        assert prediction.token[at] == token, (i, position)
-        assert prediction.prob[at] == pytest.approx(prob, abs=PROB)
+    check_masked(run, i, theirs["masked"])
+    for position, _token, _prob, *conf in theirs["masked"]:
         if conf and config.confidence and not unconditional:
-            assert prediction.measure(config.confidence)[at] == pytest.approx(conf[0], abs=CONF)
-    assert sorted(ours.positions) == sorted(theirs["commit"]["positions"]), i
-    assert dict(zip(ours.positions, ours.tokens)) == dict(
-        zip(theirs["commit"]["positions"], theirs["commit"]["tokens"], strict=True)
-    )
+            told = prediction.measure(config.confidence)[0, position - request.start]
+            assert told == pytest.approx(conf[0], abs=CONF)
+    check_filled(run, i, theirs["commit"])
     assert ours.masks_left == theirs["masked_left"] or "block" in theirs  # there it counts the current block only
     if "forward_start" in theirs:
         assert request.start == theirs["forward_start"]

@@ -12,24 +12,30 @@ from decoders import DecoderConfig, decode, make_decoder
 from decoders.parts.fills import Factor, Fill, View
 from decoders.parts.set_fills import EntropyBounded, EntropyThreshold, Frechet
 from decoders.state import Borders, Branch
-from tests.golden_cases import Replay, cases_of, load, replay, set_config, spy
+from tests.golden_cases import (
+    CONF,
+    PROB,
+    Replay,
+    cases_of,
+    check_filled,
+    check_masked,
+    load,
+    replay,
+    set_config,
+    spy,
+)
 from tests.toy import MASK, VOCAB, backend, fixed, hashed, run
-
-PROB, CONF = 2e-5, 1e-4  # tolerances of the traces' README
 
 
 def check_step(log: Replay, i: int, theirs: dict[str, Any], entropy: int | None) -> None:
     """What was fed, what the network said, what was filled, what was kept. `entropy`: its place in a trace's masks."""
     assert log.generation is not None
     ours, request, prediction = log.generation.steps[i], log.requests[i], log.predictions[i]
-    for position, token, prob, *more in theirs["masked"]:
-        at = (0, position - request.start)
-        assert prediction.token[at] == token, (i, position)
-        assert prediction.prob[at] == pytest.approx(prob, abs=PROB)
-        if entropy is not None:
-            assert -prediction.measure("neg_entropy")[at] == pytest.approx(more[entropy], abs=CONF)
-    commit = theirs["commit"]
-    assert dict(zip(ours.positions, ours.tokens)) == dict(zip(commit["positions"], commit["tokens"], strict=True)), i
+    check_masked(log, i, theirs["masked"])
+    for position, _token, _prob, *more in theirs["masked"] if entropy is not None else ():
+        told = -prediction.measure("neg_entropy")[0, position - request.start]
+        assert told == pytest.approx(more[entropy], abs=CONF)
+    check_filled(log, i, theirs["commit"])
     assert (request.start, request.ids.shape[1]) == (theirs["forward_start"], theirs["forward_len"])
     kept = theirs["kv_commit"]
     assert ours.kept == ((kept["start"], kept["end"]) if kept else None)
@@ -60,7 +66,7 @@ def test_golden_klass(name: str) -> None:
     ids, left = case["final"]["generated_ids"], case["steps"][-1]["masked_left"]
     assert log.generation.forwards == case["counts"]["forward_passes"] + left
     for i, theirs in enumerate(case["steps"]):
-        check_step(log, i, {**theirs, "masked": [row[:3] for row in theirs["masked"]]}, None)
+        check_step(log, i, theirs, None)
         for position, _token, _prob, kl, _ready in theirs["masked"]:
             moved = log.predictions[i].measure("kl")[0, position - log.requests[i].start]
             assert moved == pytest.approx(kl, abs=PROB, rel=PROB), (i, position)

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from lopa_bench.errors import ConfigError
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.unread import check_read, check_read_alone
-from tests.test_wrong_words import SERVED, composed_words
+from tests.test_wrong_words import SERVED, composed_words, message
 
 UNREAD = [
     (
@@ -65,3 +65,28 @@ def test_what_only_a_sweep_reads_is_refused_for_a_single_run(word: str) -> None:
     with pytest.raises(ConfigError, match=f"{word} has no meaning for a single run: it is read by a sweep"):
         check_read_alone(config)
     check_read(config)
+
+
+SHARED = ["backend.branch_ranks=2", "decoder.k=2"]
+SINGLE = [*SHARED, "backend.branch_protocol=single_phase", "decoder.attention=block_causal"]
+NOT_SHARED = [
+    (["backend.branch_ranks=2", "decoder=ar", "model=mini_ar"], "decoder=ar, which has no branches; allowed: 1"),
+    ([*SHARED, "decoder.base=klass"], "decoder.fill=stable, which compares whole distributions"),
+    ([*SINGLE[:-1], "decoder.attention=full"], "decoder.attention=full: what is kept has seen what branches differ in"),
+    ([*SINGLE, "decoder.cache=none"], "decoder.cache=none, which keeps more than finished blocks or nothing"),
+    ([*SINGLE, "decoder.select=exact"], "decoder.select=exact: a drafted row may finish a block that the others"),
+    ([*SINGLE, "decoder.base=joint_threshold"], "decoder.fill=joint_threshold: a block is kept as one branch has it"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "text"), NOT_SHARED)
+def test_what_ranks_cannot_share_is_refused_with_the_reason(overrides: list[str], text: str) -> None:
+    told = message(*overrides)
+    assert told is not None
+    assert text in told
+    assert "allowed" in told
+
+
+@pytest.mark.parametrize("overrides", [SINGLE, [*SINGLE, "decoder.base=joint_threshold", "decoder.k=0"]])
+def test_rows_that_finish_the_same_blocks_need_one_phase(overrides: list[str]) -> None:
+    assert message(*overrides) is None

@@ -6,6 +6,7 @@ github.com/Feng-Hong/WINO-DLLM at 9549a1d, no licence stated). `saber`: Saber (a
 github.com/zhaoyMa/Saber at 49579a9, no licence stated).
 """
 
+from decoders.parts.caches import OF_BLOCKS
 from decoders.parts.editing_fills import JointThreshold, Saber, Wino
 from decoders.parts.windows import Blocks, Reopened, Revisited
 from decoders.spec import Base
@@ -15,21 +16,9 @@ JOINT_THRESHOLD = Base(
     window=Revisited,
     fills={"joint_threshold": JointThreshold},
     caches=("exact", "none"),
-    defaults={"fill": "joint_threshold", "block_size": None, "cache": "exact", "attention": "block_causal"},
+    defaults={"cache": "exact", "attention": "block_causal"},
 )
 
-WINO = Base(
-    name="wino",
-    window=Blocks,
-    fills={"wino": Wino},
-    caches=("none", "exact", "prefix", "dual", "vicinity"),
-    defaults={"fill": "wino", "block_size": None, "cache": None, "attention": "full"},
-)
+WINO = Base("wino", Blocks, fills={"wino": Wino}, caches=OF_BLOCKS, defaults={})
 
-SABER = Base(
-    name="saber",
-    window=Reopened,
-    fills={"saber": Saber},
-    caches=("none",),
-    defaults={"fill": "saber", "block_size": None, "cache": "none", "attention": "full"},
-)
+SABER = Base("saber", Reopened, fills={"saber": Saber}, caches=("none",), defaults={})

@@ -7,6 +7,7 @@ each run of masks too (dInfer, github.com/inclusionAI/dInfer, Apache-2.0). `fill
 cached sampler for Dream.
 """
 
+from decoders.parts.caches import OF_BLOCKS
 from decoders.parts.fills import Factor, FactorReleased, Quota, Threshold
 from decoders.parts.schedules import Schedule
 from decoders.parts.set_fills import Hierarchy
@@ -24,7 +25,7 @@ FAST_DLLM = Base(
         "quota": Quota,
         "schedule": Schedule,
     },
-    caches=("none", "exact", "prefix", "dual", "vicinity"),
+    caches=OF_BLOCKS,
     defaults={
         "fill": "threshold",
         "tau_conf": 0.9,

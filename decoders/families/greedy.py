@@ -4,6 +4,7 @@ The reference point of every parallel decoder: over the window, TPF is 1 by cons
 (LLaDA's semi-autoregressive order); block_size = gen_length decodes the whole canvas at once.
 """
 
+from decoders.parts.caches import OF_BLOCKS
 from decoders.parts.fills import TopN
 from decoders.parts.windows import Blocks
 from decoders.spec import Base
@@ -12,7 +13,7 @@ GREEDY = Base(
     name="greedy",
     window=Blocks,
     fills={"top_n": TopN},
-    caches=("none", "exact", "prefix", "dual", "vicinity"),
+    caches=OF_BLOCKS,
     defaults={
         "fill": "top_n",
         "tokens_per_step": 1,

@@ -4,14 +4,9 @@ model is sure and whose distribution has stood still for some forwards, else a q
 With block_size = gen_length it is the authors' program for Dream, which has no blocks.
 """
 
+from decoders.parts.caches import OF_BLOCKS
 from decoders.parts.stable_fill import Stable
 from decoders.parts.windows import Blocks
 from decoders.spec import Base
 
-KLASS = Base(
-    name="klass",
-    window=Blocks,
-    fills={"stable": Stable},
-    caches=("none", "exact", "prefix", "dual", "vicinity"),
-    defaults={"fill": "stable", "block_size": None, "cache": None, "attention": "full"},
-)
+KLASS = Base("klass", Blocks, fills={"stable": Stable}, caches=OF_BLOCKS, defaults={})

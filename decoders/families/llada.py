@@ -9,6 +9,7 @@ LLaDA2 (arXiv 2512.15745): one block after the other, in each all masks above a 
 a forward more than those that fill it: the next block's first forward stores it.
 """
 
+from decoders.parts.caches import OF_BLOCKS
 from decoders.parts.fills import Quota, Threshold
 from decoders.parts.windows import Blocks, Successive
 from decoders.spec import Base
@@ -17,7 +18,7 @@ LLADA = Base(
     name="llada",
     window=Blocks,
     fills={"quota": Quota},
-    caches=("none", "exact", "prefix", "dual", "vicinity"),
+    caches=OF_BLOCKS,
     defaults={
         "fill": "quota",
         "steps": None,

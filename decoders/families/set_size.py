@@ -6,23 +6,11 @@ github.com/Kamichanw/d2Cache, Apache-2.0). `frechet`: Frechet's bound on the joi
 2509.26488, github.com/czg1225/dParallel, MIT).
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
-from decoders.parts.fills import Fill
+from decoders.parts.caches import OF_BLOCKS
 from decoders.parts.set_fills import EntropyBounded, EntropyThreshold, Frechet
 from decoders.parts.windows import Blocks
 from decoders.spec import Base
 
-
-def _blocks(name: str, rule: type[Fill], **defaults: Any) -> Base:
-    shared: Mapping[str, Any] = {"block_size": None, "cache": None, "attention": "full"}
-    caches = ("none", "exact", "prefix", "dual", "vicinity")
-    return Base(name, Blocks, {name: rule}, caches, {"fill": name, **shared, **defaults})
-
-
-EB = _blocks("eb", EntropyBounded)
-FRECHET = _blocks("frechet", Frechet, first_position="rule")
-ENTROPY = _blocks("entropy", EntropyThreshold, first_position="rule")
+EB = Base("eb", Blocks, {"eb": EntropyBounded}, OF_BLOCKS, defaults={})
+FRECHET = Base("frechet", Blocks, {"frechet": Frechet}, OF_BLOCKS, defaults={"first_position": "rule"})
+ENTROPY = Base("entropy", Blocks, {"entropy": EntropyThreshold}, OF_BLOCKS, defaults={"first_position": "rule"})

@@ -251,3 +251,4 @@ CACHES: dict[str, type[Cache]] = {
     "vicinity": VicinityRefresh,
     "sub_block": SubBlockRefresh,
 }
+OF_BLOCKS = ("none", "exact", "prefix", "dual", "vicinity")  # of decoders whose blocks are there from the start

@@ -93,7 +93,8 @@ def _requests(decoder: Decoder, prompt: Sequence[int], vocabulary: Vocabulary) -
     request = next(running)
     for _ in range(ROUNDS):
         yield request
-        shape = request.ids.shape
+        rows, width = request.ids.shape
+        shape = rows, width + request.behind
         zeros = np.zeros(shape, np.float32)
         extra = dict.fromkeys(request.readout.measures, zeros)
         request = running.send(Prediction(np.full(shape, token), zeros, extra))

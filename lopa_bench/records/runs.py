@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 TEXTS = ("prompt", "completion", "answer_text", "token_ids", "stop", "score_details", "error", "extracted")
 SAMPLE_COLUMNS = tuple(name for name in COLUMNS["samples"] if name not in TEXTS)
 OBJECTS = ("config", "host", "aggregates")  # columns of JSON that readers look into
-
-# Settings that a run's name says anyway, or that change no row.
 IMPORTED = "imported"  # the backend of a run that another tool made (analysis/imported)
+# Settings that a run's name says anyway, or that change no row.
 SAID_BESIDE = (
     *("task.name", "model.name", "backend.name", "run.out", "run.progress", "run.preset", "run.shard"),
     *("run.same_devices", "run.json"),

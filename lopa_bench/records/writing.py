@@ -4,8 +4,8 @@ A file is written whole or not at all (temporary file, fsync, rename), so a kill
 flushed yet, and several writers can share a folder. A part of `steps` is written before the part of `samples` with the
 same name: a sample is there only if its steps are, and steps without a sample (the process died in between) are known
 by the missing name. Samples are on disk before they are scored; their part is then replaced, whole as well, by the same
-rows with their verdicts. Reading: reading.py; whether files are what was written: integrity.py, and what
-is done about those that are not: repair.py.
+rows with their verdicts. Reading: reading.py; whether files are what was written: integrity.py, and what is done about
+those that are not: repair.py.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Shard:
         """From "i/n" with 0 <= i < n, or None for everything. Raises ConfigError."""
         if text is None:
             return cls()
-        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
         if match is None or int(match[1]) >= int(match[2]):
             raise ConfigError(f"run.shard={text} is not allowed; allowed: i/n with 0 <= i < n, such as 0/8, or null")
         return cls(int(match[1]), int(match[2]))

@@ -172,7 +172,8 @@ def _needs_commit(settings: DecoderConfig, decoder: Decoder) -> str | None:
         return f"decoder.attention={settings.attention}: what is kept has seen what branches differ in"
     if settings.cache != "exact":
         return f"decoder.cache={settings.cache}, which keeps more than finished blocks or nothing"
+    if decoder.rule.edits and settings.k != 0:
+        return f"decoder.fill={settings.fill}: a block is kept as one branch has it, which others may not have finished"
     if decoder.select.drafts:
-        which = "k=auto" if settings.k == "auto" else f"select={settings.select}"
-        return f"decoder.{which}: a drafted row may finish a block that the others have not"
+        return f"decoder.{decoder.chosen}: a drafted row may finish a block that the others have not"
     return None
