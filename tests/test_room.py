@@ -53,6 +53,8 @@ def test_weights_and_caches_are_counted_as_they_will_be() -> None:
         ({"name": "greedy", "k": 0, "cache": "none"}, [(1, 92, 0)] * 3),
         ({"name": "lopa", "k": 6}, [(1, 68, 0), (7, 16, 60), (7, 16, 60)]),
         ({"name": "lopa", "base": "fast_dllm", "k": 3, "cache": "dual"}, [(1, 92, 0), (4, 8, 60), (4, 8, 60)]),
+        ({"name": "lopa", "base": "fast_dllm_v2", "k": 3}, [(1, 60, 0), (1, 8, 60), (4, 8, 60)]),  # the prompt's first
+        ({"name": "wino", "k": 0}, [(1, 100, 0)] * 3),  # 92 positions and the shadows of 8
     ],
 )
 def test_the_calls_of_a_plan_are_those_of_the_decoder(
