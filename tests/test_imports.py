@@ -86,7 +86,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "lopa_bench.__main__": (*UP_TO_RUN, "lopa_bench.sweep", "lopa_bench.entry"),
     "analysis": (
         *("lopa_bench.console.numbers", "lopa_bench.cost", "lopa_bench.errors", "lopa_bench.metrics"),
-        *("lopa_bench.records", "lopa_bench.system.streams"),
+        *("lopa_bench.records", "lopa_bench.system.environment", "lopa_bench.system.streams"),
         *("lopa_bench.models.checkpoint.folders", "lopa_bench.models.text.tokenizers"),
     ),
     "analysis.imported": (
@@ -97,7 +97,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
             "lopa_bench.run.completion",
             "lopa_bench.run.judging",
         ),
-        *("lopa_bench.system.environment", "tasks"),
+        *("lopa_bench.system.clock", "lopa_bench.system.environment", "tasks"),
     ),
     "analysis.protocols": ("analysis", "conf", "decoders", "lopa_bench.console.numbers", "lopa_bench.records"),
     "conf": (),

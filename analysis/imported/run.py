@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from lopa_bench.records.schema import NOT_SCORED, SCHEMA_VERSION
 from lopa_bench.records.writing import RunStore, new_run_id
 from lopa_bench.run.completion import first_stop
 from lopa_bench.run.judging import judge_part
+from lopa_bench.system.clock import now
 from lopa_bench.system.environment import git_revision, product_version, versions
 from tasks.base import Task
 from tasks.registry import TASKS, make_task
@@ -95,7 +95,7 @@ def _written(
         rows = [one for part in list(store.flushed) for one in _judged(store, task, part)]
         numbers = aggregate(_table(rows), "effective", 0)
         summary = {one: numbers.get(one) for one in NUMBERS}
-        finished = {"status": "finished", "finished": _now(), "aggregates": numbers, "n": numbers["n"]}
+        finished = {"status": "finished", "finished": now(), "aggregates": numbers, "n": numbers["n"]}
         store.write_run(row | finished | summary | {"errors": numbers["errors"]})
     return rows, numbers
 
@@ -221,7 +221,7 @@ def _row(run_id: str, log: Log, told: Told, task: Task, key: str) -> dict[str, A
     settings = asdict(task.config) | {"shots": None, "prompt_style": "the tool's"}
     return {
         "run_id": run_id, "version": product_version(), "schema_version": SCHEMA_VERSION, "status": "running",
-        "created": _now(), "task": task.name, "scorer": task.scorer, "source_kind": source.kind,
+        "created": now(), "task": task.name, "scorer": task.scorer, "source_kind": source.kind,
         "source_name": source.name, "source_sha256": source.sha256, "source_rows": source.rows,
         "source_revision": source.revision, "model": told.model or log.model or "unknown", "model_is_toy": False,
         "decoder": told.decoder, "backend": IMPORTED, "device": "unknown", "dtype": "unknown", "seed": 0, "batch": 1,
@@ -238,7 +238,3 @@ def _key(log: Log, told: Told, task: str) -> str:
     for path in log.files:
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

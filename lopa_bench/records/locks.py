@@ -14,11 +14,11 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from lopa_bench.errors import Locked
+from lopa_bench.system.clock import now
 from lopa_bench.system.storage import written
 
 try:
@@ -104,8 +104,7 @@ def _take(file: IO[str]) -> None:
 
 
 def _this_process() -> dict[str, object]:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": now()}
 
 
 def _words(file: IO[str]) -> str:

@@ -16,7 +16,7 @@ from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.run.missing import REDONE
 from lopa_bench.run.rows import Rows as Maker
-from lopa_bench.run.rows import now
+from lopa_bench.system.clock import now
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from decoders import UNMASKED
@@ -15,14 +14,11 @@ from lopa_bench.plan.plan import Plan
 from lopa_bench.records.schema import NOT_SCORED, SCHEMA_VERSION
 from lopa_bench.run.completion import complete
 from lopa_bench.run.replies import reply_columns
+from lopa_bench.system.clock import now
 from lopa_bench.system.environment import git_revision, host, machine_name, product_version, versions
 
 if TYPE_CHECKING:
     from lopa_bench.engines.base import Engine, Sample
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Rows:

@@ -32,6 +32,7 @@ from lopa_bench.run.workers.opening import Way, way_of
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config
 from lopa_bench.settings.validate import Validated, validate
+from lopa_bench.system.clock import now
 from lopa_bench.tracking.making import make_tracker
 
 if TYPE_CHECKING:
@@ -86,7 +87,6 @@ def run(
 def _carried_out(claimed: Claim, plan: Plan, way: Way) -> dict[str, Any]:
     """The row of a run after all that it lacked was done. No model is loaded if nothing is to be decoded."""
     from lopa_bench.engines.opening import dismiss
-    from lopa_bench.run.rows import now
 
     back = read_back(claimed.folder, claimed.run_id)
     row = claimed.row = None if back.has_lost_row else claimed.row
@@ -225,8 +225,6 @@ class _Runner:
 
     def _finish(self, row: Mapping[str, Any], back: ReadBack) -> dict[str, Any]:
         """Merges the parts and completes the run row by the samples that were read back."""
-        from lopa_bench.run.rows import now
-
         try:
             compact(self.store, back)
         except (StorageError, Broken) as error:  # it makes reading faster, no more

@@ -16,7 +16,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +28,7 @@ from lopa_bench.metrics.varied import as_text, by_name
 from lopa_bench.records.schema import to_json
 from lopa_bench.settings.config import escaped
 from lopa_bench.settings.shard import OF_DEVICES
+from lopa_bench.system.clock import now
 from lopa_bench.system.out_of_memory import oom_kills
 from lopa_bench.system.processes import environment
 from lopa_bench.system.storage import whole_file
@@ -120,7 +120,7 @@ def supervise(settings: DictConfig) -> Any:
     hydra = HydraConfig.get()
     sweep = Path(hydra.runtime.cwd) / hydra.sweep.dir
     folder = sweep / str(hydra.sweep.subdir)
-    report = JobReport(int(hydra.job.num), "running", list(hydra.overrides.task), str(folder), _now())
+    report = JobReport(int(hydra.job.num), "running", list(hydra.overrides.task), str(folder), now())
     if (sweep / STOP).exists():
         report.status, report.started = "skipped", None
         report.write()
@@ -252,7 +252,3 @@ def _say(report: JobReport) -> None:
     reason = f" ({report.error})" if report.error else ""
     where = f", see {Path(report.folder) / LOG}" if report.status != "finished" else ""
     print(plain(f"[{report.job}] {report.status}{seconds}{reason}{where}"), file=sys.stderr, flush=True)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from lopa_bench.records.reading import read_samples, read_steps
 from lopa_bench.records.runs import Run
 from lopa_bench.settings.spelling import meant, nearest
 from lopa_bench.settings.tracker import TrackerConfig
+from lopa_bench.system.clock import now
 from lopa_bench.system.storage import whole_file
 from lopa_bench.tracking.making import make_tracker
 from lopa_bench.tracking.tracker import Guarded
@@ -145,7 +145,7 @@ def _notes(folder: Path) -> dict[str, str]:
 
 
 def _note(folder: Path, place: str) -> None:
-    notes = _notes(folder) | {place: datetime.now(UTC).isoformat(timespec="seconds")}
+    notes = _notes(folder) | {place: now()}
     try:
         with whole_file(folder / SENT) as file:
             file.write(json.dumps(notes, indent=1).encode())

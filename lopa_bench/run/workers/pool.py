@@ -21,9 +21,9 @@ from lopa_bench.errors import WorkerError
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.run.decoding import Decoding, Rows
-from lopa_bench.run.rows import now
 from lopa_bench.run.workers.places import Place
 from lopa_bench.system.channel import Channel, Message
+from lopa_bench.system.clock import now
 from lopa_bench.system.processes import Child, Crew
 
 TARGET = "lopa_bench.run.workers.worker:child"
