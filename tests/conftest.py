@@ -92,3 +92,10 @@ def settings(tiny_model: Path) -> list[str]:
         "decoder.block_size=8", "decoder.k=2", "task.source=embedded", "task.limit=10", "backend.device=cpu",
         "backend.threads=1",
     ]  # fmt: skip
+
+
+@pytest.fixture
+def no_wandb_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of W&B's own settings comes in from outside."""
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_DIR", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
