@@ -192,6 +192,11 @@ def test_an_empty_text_is_no_value(key: str) -> None:
     assert (message(f"{key}=") or "").startswith(f"error: {key} is empty; allowed: text")
 
 
+@pytest.mark.parametrize("key", ["run.out", "tracker.uri", "model.path", "model.lora"])
+def test_the_home_of_nobody_is_no_path(key: str) -> None:
+    assert (message(f"{key}='~nobody-here/x'") or "").startswith(f"error: {key}=~nobody-here/x is ")
+
+
 @pytest.mark.parametrize("word", ["model.name=数", "model.name=(a", "decoder.k==3", "run.seed=٣"])
 def test_what_cannot_be_read_is_told_how_to_quote(word: str) -> None:
     text = message(word) or ""

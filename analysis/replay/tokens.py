@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,9 @@ def token_text(run: Run) -> TokenText | None:
 def _files(model_path: str | None) -> dict[str, Path]:
     if not model_path:
         return {}
-    folder = (
-        EMBEDDED / model_path.removeprefix("embedded:") if is_embedded(model_path) else Path(model_path).expanduser()
-    )
+    folder = Path(os.path.expanduser(model_path))
+    if is_embedded(model_path):
+        folder = EMBEDDED / model_path.removeprefix("embedded:")
     if folder.is_dir():
         found = {name: folder / name for name in FILES}
     else:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 def folders(root: Path | str) -> list[Path]:
     """The folders of all runs below an output folder, by name; `root` may also be the folder of runs or a run."""
-    found = {path.parent for place in PLACES for path in Path(root).expanduser().glob(place)}
+    found = {path.parent for place in PLACES for path in _at_home(root).glob(place)}
     return sorted(found, key=lambda path: (path.name, path))
 
 
@@ -28,7 +28,7 @@ def find_runs(root: Path | str) -> list[Run]:
     """All runs below an output folder, oldest first. One whose row cannot be read is named in a warning.
     Raises RunError where there is no such folder.
     """
-    root = Path(root).expanduser()
+    root = _at_home(root)
     if not os.path.isdir(root):
         raise RunError(f"{root} is no folder")
     runs = []
@@ -39,6 +39,11 @@ def find_runs(root: Path | str) -> list[Run]:
             if not isinstance(error.__cause__, FileNotFoundError):  # which reading it has named in a warning
                 log.warning("%s", error)
     return sorted(runs, key=lambda run: (run.created, run.id))
+
+
+def _at_home(root: Path | str) -> Path:
+    """With the folder of the user that ~ or ~NAME means; one of nobody is left as it is, and is no folder."""
+    return Path(os.path.expanduser(root))
 
 
 def find_run(name: str, root: Path | str = "outputs") -> Run:

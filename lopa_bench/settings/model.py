@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from decoders.allowed import choice, number, refused
@@ -65,7 +65,7 @@ class ModelSettings:
                 "of transformers; allowed here: null"
             )
         for name, path in (("model.path", self.path), ("model.lora", self.lora)):
-            if path is not None and _looks_local(path) and not Path(path).expanduser().is_dir():
+            if path is not None and _looks_local(path) and not os.path.isdir(os.path.expanduser(path)):
                 raise ConfigError(
                     f"{name}={path} is no folder; allowed: a checkpoint folder, or a Hub id such as owner/name"
                 )

@@ -5,8 +5,8 @@ Those of decoders and tasks are judged where they are defined; here are those of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from decoders import UNMASKED
@@ -67,7 +67,7 @@ def check_read_alone(config: Config) -> None:
 
 
 def _is_of_the_hub(path: str | None) -> bool:
-    return path is not None and not path.startswith("embedded:") and not Path(path).expanduser().is_dir()
+    return path is not None and not path.startswith("embedded:") and not os.path.isdir(os.path.expanduser(path))
 
 
 def _backend(config: Config, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict, dataclass
 from typing import Any, get_origin
 
@@ -20,6 +21,7 @@ from lopa_bench.settings.values import LARGEST, check_values
 from tasks.registry import check_settings
 
 MAY_BE_EMPTY = ("backend.key_env",)
+FOLDERS = ("run.out", "tracker.uri")  # which need not be there yet
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def _devices(config: Config) -> Devices | None:
 
 
 def _check_plain(value: Any, key: str = "") -> None:
-    """No number that a record or a request cannot hold, and no empty name or path."""
+    """No number that a record or a request cannot hold, no empty name or path, and no home of nobody."""
     if isinstance(value, dict):
         for name, item in value.items():
             _check_plain(item, f"{key}.{name}" if key else str(name))
@@ -113,6 +115,8 @@ def _check_plain(value: Any, key: str = "") -> None:
         raise ConfigError(refused(key, value, f"integers up to {LARGEST}"))
     elif isinstance(value, str) and not value.strip() and key in known() and not _may_be_empty(key):
         raise ConfigError(f"{key} is empty; allowed: {takes(key)}")
+    elif isinstance(value, str) and key in FOLDERS and os.path.expanduser(value).startswith("~"):
+        raise ConfigError(f"{key}={value} is the folder of a user who is not here; allowed: a path, ~ or ~USER")
 
 
 def _may_be_empty(key: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from lopa_bench.errors import CheckpointError
@@ -27,7 +28,7 @@ def check_model(model: ModelSettings) -> ModelConfig | None:
             raise CheckpointError(
                 f"{folder / 'config.json'}: model_type={shown(found)}; allowed: {shown(model.layout)}"
             )
-    if folder == Path(model.path).expanduser():  # else the weights may not be here yet
+    if folder == Path(os.path.expanduser(model.path)):  # else the weights may not be here yet
         read_headers(weight_files(folder))
     if model.lora:
         read_adapter(locate(model.lora, model.lora_revision, weights=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from lopa_bench.errors import CheckpointError
@@ -27,9 +28,9 @@ def locate(path: str, revision: str | None = None, weights: bool = True) -> Path
             known = ", ".join(sorted(f"embedded:{item.name}" for item in EMBEDDED.iterdir() if item.is_dir()))
             raise CheckpointError(f"{path} is no embedded model; allowed: {known}")
         return folder
-    local = Path(path).expanduser()
-    if local.is_dir():
-        return local
+    local = os.path.expanduser(path)
+    if os.path.isdir(local):
+        return Path(local)
     from huggingface_hub import snapshot_download
 
     patterns = TEXTS + WEIGHTS if weights else TEXTS
