@@ -92,6 +92,22 @@ def test_a_recorded_run_gives_k_tpf_and_the_mean_step(tmp_path: Path) -> None:
     assert found.predictions[0].pays_from == 1
 
 
+def test_a_run_that_cannot_say_its_steps_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decoded = simulate(4, 3, 0.9, seed=3)
+    whole = write_run(tmp_path, "whole", {"name": "lopa", "k": 3}, decoded)
+    spoilt = {
+        "of several models, mini, mine": write_run(tmp_path, "mine", {"name": "lopa", "k": 1}, decoded, model="mine"),
+        "is damaged: ": write_run(tmp_path, "damaged", {"name": "lopa", "k": 1}, decoded, n=5),
+        "no steps of a fixed number of branches (decoder=ar": write_run(tmp_path, "ar", None, decoded, decoder="ar"),
+        "is interrupted; allowed: a finished run": write_run(tmp_path, "half", None, decoded, status="interrupted"),
+    }
+    for message, folder in spoilt.items():
+        assert main([f"run={whole},{folder}"]) == 2
+        assert message in capsys.readouterr().err
+    assert main([f"run={whole}", "device= H200 ", "ranks=8"]) == 0
+    assert "where there are more ranks than rows" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -101,11 +117,16 @@ def test_a_recorded_run_gives_k_tpf_and_the_mean_step(tmp_path: Path) -> None:
         ("ranks=1,0", "ranks=1,0 is not allowed; allowed: integers from 1"),
         ("k=7", "did you mean decoder.k="),
         ("tpf=3,4 decoder.k=7", "tpf has 2 values for 1 of decoder.k"),
-        ("tensor=3", "tensor=3 does not divide the 28 query heads and 4 KV heads; allowed: 1, 2, 4"),
+        ("tensor=3", "tensor=3 does not divide the network's 28 query heads, 4 KV heads, 18944 numbers inside"),
+        ("tensor=8", "; allowed: 1, 2, 4"),
         ("window=10 masked=11", "masked=11 is more than the window's 10"),
         ("run=nowhere", "names no single run"),
         ("cached=9999999", "GB of each device"),
         ("ranks=1 ranks=2", "ranks is set twice"),
+        ("ranks=1,2,2", "ranks has 2 twice"),
+        ("tpf=3,5", "a comma stands between values, a point in a number"),
+        ("tpf=49", "tpf=49 is more than the 48 masked positions of a step"),
+        ("model=~nobody-here/x", "model=~nobody-here/x is not allowed"),
     ],
 )
 def test_a_wrong_word_is_one_error(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import mean
+from typing import Any
 
 from analysis.labels import task_name
 from analysis.tables import published
 from analysis.tables.model import Head, Table
-from lopa_bench.console.numbers import fixed, rate
+from analysis.text import typeset
+from lopa_bench.console.numbers import fixed, rate, signed
 from lopa_bench.cost.devices import device
-from lopa_bench.cost.predict import COMMITTED, assumed
+from lopa_bench.cost.predict import assumed
 from lopa_bench.cost.sizes import sized
 from lopa_bench.cost.step import Setup, step
 
-DEVICES = {"LoPA-Dist-NV": "h200", "LoPA-Dist-Ascend": "910c"}
+NVIDIA = "LoPA-Dist-NV"  # of which the article does not name the device
+DEVICES = {NVIDIA: "h200", "LoPA-Dist-Ascend": "910c"}
 BASELINE = "HuggingFace CUDA"
-KEYS = (
-    *("model", "platform", "setting", "task", "published_tps", "published_tpf", "published_step_ms", "step_ms", "tps"),
-    *("error", "step_ms_with_overhead", "tps_with_overhead", "error_with_overhead", "implied_tpf"),
-)
+NAMES = ("model", "platform", "setting", "task")
+DIGITS = {  # of the numbers of a row, as a person reads them
+    "published_tps": 1, "published_tpf": 2, "published_step_ms": 1, "step_ms": 2, "tps": 0, "error": 0,
+    "step_ms_with_overhead": 1, "tps_with_overhead": 0, "error_with_overhead": 0, "implied_tpf": 1,
+}  # fmt: skip
+ERRORS = {"error": "from the data sheet alone", "error_with_overhead": "with the software's time"}
+KEYS = (*NAMES, *DIGITS)
+Record = dict[str, Any]  # a value or None for each of KEYS
 HEADS = (
     Head("model", is_words=True),
     Head("platform", is_words=True),
@@ -32,37 +38,36 @@ HEADS = (
 )
 
 
-def comparison(nvidia: str = "h200") -> Table:
-    """Every row of table 4. The article does not name its NVIDIA device. Raises ConfigError for one that is unknown.
+def comparison() -> Table:
+    """Every row of table 4.
 
     A row can be tested where table 3 publishes its TPF: those of S12 and S18. Of the others stands the TPF that their
     TPS would mean if the model with the software's time were right.
     """
-    places = DEVICES | {"LoPA-Dist-NV": nvidia}
-    software = overhead_s(nvidia)
-    records = [_record(row, places, software) for row in published.rows("table4_ablation")]
-    tested = [record for record in records if record[5] is not None]
+    software = overhead_s()
+    records = [_record(row, software) for row in published.rows("table4_ablation")]
+    tested = [record for record in records if record["published_tpf"] is not None]
     return Table(
         name="cost",
         caption="The cost model beside the article's table 4",
         heads=HEADS,
         rows=[_cells(record) for record in records],
         keys=KEYS,
-        records=records,
+        records=[[record[key] for key in KEYS] for record in records],
         labels=4,
-        notes=(*_errors(tested), *_notes(nvidia, software)),
+        notes=(*_errors(tested), *_notes(software)),
     )
 
 
-def overhead_s(nvidia: str = "h200") -> float:
+def overhead_s() -> float:
     """Seconds of a step beyond the model's, of the software that table 7 measures: D2F alone on one NVIDIA device."""
     rows = [row for row in published.rows("table7_baselines") if row["engine"] == BASELINE]
     model = sized("d2f_dream")
-    alone = step(model.config, assumed(model, 0), Setup(device(nvidia), protocol="single_phase")).seconds
+    alone = step(model.config, assumed(model, 0), Setup(device(DEVICES[NVIDIA]), protocol="single_phase")).seconds
     return mean(float(row["tpf"]) / float(row["avg_tps"]) - alone for row in rows)
 
 
-def _record(row: published.Row, places: dict[str, str], software: float) -> list[str | float | None]:
+def _record(row: published.Row, software: float) -> Record:
     settings = next(one for one in published.rows("table6_settings") if one["setting"] == row["setting"])
     ranks, tensor = int(settings["bp_size"]), int(settings["tp_size"])
     model = sized(published.MODELS[row["model"]])
@@ -70,21 +75,24 @@ def _record(row: published.Row, places: dict[str, str], software: float) -> list
     # The NVIDIA program gathers all logits and commits the winner's cache. That of Ascend is not released; by the
     # article it has block-causal attention and no commit.
     setup = Setup(
-        device(places[row["platform"]]),
+        device(DEVICES[row["platform"]]),
         ranks,
         tensor,
         settings["precision"].lower().replace("bf16", "bfloat16"),
-        "two_phase" if row["platform"] == "LoPA-Dist-NV" else "single_phase",
+        "two_phase" if row["platform"] == NVIDIA else "single_phase",
         "logits",
     )
-    work = replace(assumed(model, ranks - 1, tpf), committed=tpf or COMMITTED)
-    alone = step(model.config, work, setup).seconds
+    alone = step(model.config, assumed(model, ranks - 1, tpf), setup).seconds
     whole = alone + software
-    names: list[str | float | None] = [row["model"], row["platform"], row["setting"], row["task"], tps, tpf]
+    record: Record = dict.fromkeys(KEYS) | {name: row[name] for name in NAMES}
+    record |= {"published_tps": tps, "step_ms": 1e3 * alone, "step_ms_with_overhead": 1e3 * whole}
     if tpf is None:
-        return [*names, None, 1e3 * alone, None, None, 1e3 * whole, None, None, tps * whole]
-    found = [1e3 * alone, tpf / alone, tpf / alone / tps - 1, 1e3 * whole, tpf / whole, tpf / whole / tps - 1, None]
-    return [*names, 1e3 * tpf / tps, *found]
+        return record | {"implied_tpf": tps * whole}
+    return record | {
+        "published_tpf": tpf, "published_step_ms": 1e3 * tpf / tps,
+        "tps": tpf / alone, "error": tpf / alone / tps - 1,
+        "tps_with_overhead": tpf / whole, "error_with_overhead": tpf / whole / tps - 1,
+    }  # fmt: skip
 
 
 def _tpf(row: published.Row) -> float | None:
@@ -96,29 +104,34 @@ def _tpf(row: published.Row) -> float | None:
     )
 
 
-def _cells(record: list[str | float | None]) -> list[str]:
-    words = [task_name(str(one)) if place == 3 else str(one) for place, one in enumerate(record[:4])]
-    digits = (1, 2, 1, 2, 0, None, 1, 0, None, 1)
-    numbers = [
-        "-" if value is None else f"{100 * float(value):+.0f}" if places is None else fixed(float(value), places)
-        for value, places in zip(record[4:], digits, strict=True)
-    ]
-    return [*words, *numbers]
+def _cells(record: Record) -> list[str]:
+    names = [task_name(record[name]) if name == "task" else record[name] for name in NAMES]
+    return [*names, *(typeset(_number(record[name], name)) for name in DIGITS)]
 
 
-def _errors(tested: list[list[str | float | None]]) -> list[str]:
+def _number(value: float | None, name: str) -> str:
+    """Errors as differences in percent."""
+    if name in ERRORS:
+        return signed(None if value is None else 100 * value, DIGITS[name])
+    return fixed(value, DIGITS[name])
+
+
+def _errors(tested: list[Record]) -> list[str]:
     found = []
-    for column, words in ((9, "from the data sheet alone"), (12, "with the software's time")):
+    for column, words in ERRORS.items():
         for platform in DEVICES:
-            errors = [float(one[column] or 0) for one in tested if one[1] == platform]
+            errors = [one[column] for one in tested if one["platform"] == platform]
             low, high, size = rate(min(errors)), rate(max(errors)), rate(mean(map(abs, errors)))
-            found.append(f"{platform}, {words}: error {low} to {high} %, mean size {size} % (n={len(errors)})")
+            found.append(
+                f"{platform}, {words}: error {typeset(low)} to {typeset(high)} %, mean size {size} % (n={len(errors)})"
+            )
     return found
 
 
-def _notes(nvidia: str, software: float) -> list[str]:
+def _notes(software: float) -> list[str]:
     return [
-        f"the article does not name its NVIDIA device: {device(nvidia).title} is assumed; of Ascend, one die a rank",
+        f"the article does not name its NVIDIA device: {device(DEVICES[NVIDIA]).title} is assumed; of Ascend, one die "
+        "a rank",
         f"software: {1e3 * software:.1f} ms a step, what the four D2F rows of table 7 ({BASELINE}, one device, no "
         "lookahead) take beyond the model's step; no row of table 4 is in it. No baseline of Ascend is published, so "
         "the same number stands there",

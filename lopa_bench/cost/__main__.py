@@ -7,15 +7,24 @@ python -m lopa_bench.cost run=RUN device=a100
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
+from lopa_bench.console.numbers import UNKNOWN, plain_lines
 from lopa_bench.cost.arguments import USAGE, question
 from lopa_bench.cost.predict import Answer, Prediction, answer
+from lopa_bench.errors import StorageError
 from lopa_bench.system.streams import secure
 
-ERRORS = (ValueError, OSError)  # the errors of lopa_bench.errors that a user can mend
-HEADS = ("k", "ranks", "rows", "layers", "attention", "head", "link", "step ms", "KB sent", "pays from", "TPF", "TPS")
+ERRORS = (ValueError, OSError, StorageError)  # what a user can mend: most errors of lopa_bench.errors are ValueErrors
+HEADS = ("k", "ranks", "rows", "layers", "attn", "head", "link", "step", "KB", "pays from", "TPF", "TPS")
+NARROWEST, INDENT = 20, "  "
+LEGEND = (
+    "layers, attn (attention), head, link and step in ms; KB: what the heaviest rank receives; pays from: TPF this "
+    "many times that of k = 0 on one device"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,11 +34,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(__doc__, *(f"{name:<12} {text}" for name, text in USAGE.items()), sep="\n")
         return 0
     try:
-        print("\n".join(lines(answer(question(words)))))
+        found = lines(answer(question(words)))
     except ERRORS as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(plain_lines(f"error: {error}"), file=sys.stderr)
         return 2
+    print(plain_lines("\n".join(map(_for_terminal, found) if sys.stdout.isatty() else found)))
     return 0
+
+
+def _for_terminal(line: str) -> str:
+    """Prose is broken between words; rows of the table, which are right-aligned, stay as they are."""
+    width = max(NARROWEST, shutil.get_terminal_size().columns - len(INDENT))
+    return line if "  " in line else f"\n{INDENT}".join(textwrap.wrap(line, width, break_long_words=False))
 
 
 def lines(found: Answer) -> list[str]:
@@ -43,7 +59,7 @@ def lines(found: Answer) -> list[str]:
         f"step: rows of {work.window:.0f} positions, {work.masked:.0f} of them masked, on {work.cached:.0f} cached; "
         f"{setup.protocol}, ranks send {setup.gather}",
         *("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in table),
-        "layers, attention, head, link: ms of a step; pays from: TPF this many times that of k = 0 on one device",
+        LEGEND,
         *(f"note: {note}" for note in found.notes),
         f"device: {setup.device.source}",
     ]
@@ -58,8 +74,8 @@ def _cells(one: Prediction) -> tuple[str, ...]:
         *(f"{1e3 * seconds:.2f}" for seconds in spent),
         f"{taken.link_bytes / 1e3:.1f}",
         f"x{one.pays_from:.2f}",
-        "-" if one.tpf is None else f"{one.tpf:.2f}",
-        "-" if one.tps is None else f"{one.tps:.0f}",
+        UNKNOWN if one.tpf is None else f"{one.tpf:.2f}",
+        UNKNOWN if one.tps is None else f"{one.tps:.0f}",
     )
 
 

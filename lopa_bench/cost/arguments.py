@@ -12,13 +12,14 @@ from lopa_bench.errors import ConfigError
 from lopa_bench.metrics.presets import PRESETS
 from lopa_bench.settings.spelling import meant, nearest, nearest_setting
 
+MODEL, K = "d2f_dream", 7  # where no run and no setting says otherwise
 MOST_K, MOST_RANKS, MOST_POSITIONS = 1024, 1024, 2**24
 DTYPES, PROTOCOLS, GATHERS = ("bfloat16", "w8a8"), ("two_phase", "single_phase"), ("records", "logits")
 
 
 @dataclass
 class Question:
-    """What is asked. Those that are None come from the model, the runs, or `defaults` (assumed.py)."""
+    """What is asked. Those that are None come from the model, the runs, or what predict.py assumes."""
 
     model: str | None = None
     ks: tuple[int, ...] | None = None
@@ -38,9 +39,9 @@ class Question:
 
 
 def _numbers(
-    kind: Callable[[str], float], low: float, high: float, takes: str
+    kind: Callable[[str], float], low: float, high: float, takes: str, once: bool = False
 ) -> Callable[[str, str], tuple[float, ...]]:
-    """A reader of one number or of several with commas between."""
+    """A reader of one number or of several with commas between; `once`: each value once."""
 
     def read(name: str, text: str) -> tuple[float, ...]:
         try:
@@ -49,9 +50,16 @@ def _numbers(
             values = ()
         if not values or not all(math.isfinite(value) and low <= value <= high for value in values):
             raise ConfigError(refused(name, text, takes))
+        if once:
+            _check_once(name, values)
         return values
 
     return read
+
+
+def _check_once(name: str, values: Sequence[object]) -> None:
+    if twice := [value for at, value in enumerate(values) if value in values[:at]]:
+        raise ConfigError(f"{name} has {twice[0]} twice; allowed: each value once")
 
 
 def _one(read: Callable[[str, str], tuple[float, ...]]) -> Callable[[str, str], float]:
@@ -81,30 +89,38 @@ def _text(name: str, text: str) -> str:
 
 
 def _paths(name: str, text: str) -> tuple[str, ...]:
-    return tuple(_text(name, part) for part in text.split(","))
+    paths = tuple(_text(name, part).strip() for part in text.split(","))
+    _check_once(name, paths)
+    return paths
 
 
 _positions = _one(_numbers(float, 1, MOST_POSITIONS, f"a number of positions from 1 to {MOST_POSITIONS}"))
 READERS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "model": ("model", _text),
-    "decoder.k": ("ks", _numbers(int, 0, MOST_K, f"integers from 0 to {MOST_K}, with commas between")),
-    "ranks": ("ranks", _numbers(int, 1, MOST_RANKS, f"integers from 1 to {MOST_RANKS}, with commas between")),
+    "decoder.k": ("ks", _numbers(int, 0, MOST_K, f"integers from 0 to {MOST_K}, with commas between", once=True)),
+    "ranks": (
+        "ranks",
+        _numbers(int, 1, MOST_RANKS, f"integers from 1 to {MOST_RANKS}, with commas between", once=True),
+    ),
     "tensor": ("tensor", _one(_numbers(int, 1, MOST_RANKS, f"an integer from 1 to {MOST_RANKS}"))),
     "device": ("device", lambda name, text: device(text)),
     "dtype": ("dtype", _word(*DTYPES)),
     "protocol": ("protocol", _word(*PROTOCOLS)),
     "gather": ("gather", _word(*GATHERS)),
-    "tpf": ("tpf", _numbers(float, 1e-6, 1e6, "numbers above 0, one for each k, with commas between")),
+    "tpf": (
+        "tpf",
+        _numbers(float, 1e-6, 1e6, "numbers from 1e-6 to 1e6 (as 3.5), one for each k, with commas between"),
+    ),
     "run": ("runs", _paths),
     "preset": ("preset", _word(*PRESETS)),
     "window": ("window", _positions),
     "masked": ("masked", _positions),
-    "cached": ("cached", _one(_numbers(float, 0, MOST_POSITIONS, f"a number of positions up to {MOST_POSITIONS}"))),
+    "cached": ("cached", _one(_numbers(float, 0, MOST_POSITIONS, f"a number of positions from 0 to {MOST_POSITIONS}"))),
     "overhead_ms": ("overhead_ms", _one(_numbers(float, 0, 1e6, "milliseconds from 0 to 1e6"))),
 }
 USAGE = {
-    "model": "a choice of conf/model, or a checkpoint folder; default: the runs' model, else d2f_dream",
-    "decoder.k": "lookahead branches, such as 7 or 0,1,3,7; default: the runs' k, else 7",
+    "model": f"a choice of conf/model, or a checkpoint folder; default: the runs' model, else {MODEL}",
+    "decoder.k": f"lookahead branches, such as 7 or 0,1,3,7; default: the runs' k, else {K}",
     "ranks": "devices that share the branches of a step; default: 1,2,4,8",
     "tensor": "devices that share the matrices of each branch rank; default: 1",
     "device": "a name of lopa_bench/cost/devices.yaml; default: h200",
@@ -141,9 +157,11 @@ def question(words: Sequence[str]) -> Question:
 def _check_together(asked: Question) -> None:
     if asked.runs and asked.tpf:
         raise ConfigError("tpf= and run= both say the tokens a forward pass; allowed: one of them")
-    if asked.tpf and len(asked.tpf) != len(asked.ks or (7,)):
+    ks = asked.ks or (K,)
+    if asked.tpf and len(asked.tpf) != len(ks):
         raise ConfigError(
-            f"tpf has {len(asked.tpf)} values for {len(asked.ks or (7,))} of decoder.k; allowed: one for each k"
+            f"tpf has {len(asked.tpf)} values for {len(ks)} of decoder.k; allowed: one for each k (a comma stands "
+            "between values, a point in a number)"
         )
     if not asked.runs and asked.preset != "effective":
         raise ConfigError(f"preset={asked.preset} has no meaning here: it is read with run=")

@@ -53,6 +53,7 @@ def devices() -> Mapping[str, Device]:
 def device(name: str) -> Device:
     """Raises ConfigError for one that is not in devices.yaml."""
     known = devices()
+    name = name.strip()
     if name.lower() not in known:
         near = meant(f"device={one}" for one in nearest(name, known))
         raise ConfigError(f"device={name} is not allowed; allowed: {', '.join(known)}{near}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,12 +44,13 @@ def sized(model: str) -> Sized:
     """A name of conf/model, or a checkpoint folder. Raises ConfigError, or CheckpointError for a folder that cannot be
     read.
     """
-    if "/" in model and Path(model).expanduser().is_dir():
-        config = read_config(Path(model).expanduser())[1]
+    choices = sorted(path.stem for path in MODELS.glob("*.yaml"))
+    own = os.path.expanduser(model)
+    if model not in choices and os.path.isdir(own):
+        config = read_config(Path(own))[1]
         return Sized(
             model, config, config.block_size or 32, "block_causal" if config.block_size else "full", "its config.json"
         )
-    choices = sorted(path.stem for path in MODELS.glob("*.yaml"))
     if model not in choices:
         near = meant(f"model={one}" for one in nearest(model, choices))
         raise ConfigError(f"model={model} is not allowed; allowed: a checkpoint folder, or {', '.join(choices)}{near}")

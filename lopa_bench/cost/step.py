@@ -73,7 +73,9 @@ class Step:
 
 
 def step(config: ModelConfig, work: Workload, setup: Setup) -> Step:
-    """The step of a decode. Raises ConfigError for matrices that cannot be shared, and for what does not fit."""
+    """The step of a decode. Raises BackendError for matrices that cannot be shared, ConfigError for what does not fit
+    the device.
+    """
     _check(config, work, setup)
     rows = ceil(work.rows / setup.branch_ranks)
     branch_s, branch_bytes = _branch_link(config, work, rows, setup)
@@ -97,15 +99,10 @@ def weight_bytes(config: ModelConfig, setup: Setup) -> float:
 
 
 def _check(config: ModelConfig, work: Workload, setup: Setup) -> None:
-    ranks = setup.tensor_ranks
-    if config.heads % ranks or config.kv_heads % ranks:
-        raise ConfigError(
-            f"tensor={ranks} does not divide the {config.heads} query heads and {config.kv_heads} KV heads; allowed: "
-            f"{', '.join(str(n) for n in range(1, config.kv_heads + 1) if not config.heads % n + config.kv_heads % n)}"
-        )
+    config.check_shares(setup.tensor_ranks, "tensor")
     rows = ceil(work.rows / setup.branch_ranks)
     kept = cache_bytes(config, ceil(work.cached + rows * work.window), ACTIVATION)
-    needed = weight_bytes(config, setup) + kept / ranks
+    needed = weight_bytes(config, setup) + kept / setup.tensor_ranks
     if needed > setup.device.memory:
         raise ConfigError(
             f"weights and caches take {needed / 1e9:.0f} GB of each device, and device={setup.device.name} has "

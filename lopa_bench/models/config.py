@@ -85,8 +85,8 @@ class ModelConfig:
         """
         return self.shift != "none"
 
-    def check_shares(self, ranks: int) -> None:
-        """Raises BackendError for a network whose matrices so many ranks cannot share evenly."""
+    def check_shares(self, ranks: int, setting: str = "backend.tensor_ranks") -> None:
+        """Raises BackendError for a network whose matrices so many ranks, a value of `setting`, cannot share evenly."""
         sizes = {
             "query heads": self.heads,
             "KV heads": self.kv_heads,
@@ -98,7 +98,7 @@ class ModelConfig:
         if wrong := [f"{count} {what}" for what, count in sizes.items() if count % ranks]:
             fitting = [n for n in range(1, self.kv_heads + 1) if not any(count % n for count in sizes.values())]
             raise BackendError(
-                f"backend.tensor_ranks={ranks} does not divide the network's {', '.join(wrong)}; allowed: "
+                f"{setting}={ranks} does not divide the network's {', '.join(wrong)}; allowed: "
                 f"{', '.join(map(str, fitting))}"
             )
 
