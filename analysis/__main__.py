@@ -11,15 +11,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lopa_bench.console.numbers import plain
+from lopa_bench.console.numbers import plain, plain_lines
+from lopa_bench.errors import StorageError
 from lopa_bench.metrics.presets import PRESETS
 from lopa_bench.system.streams import secure
 
 if TYPE_CHECKING:
     from lopa_bench.records.runs import Run
 
-MOST_SIDES = 4  # of a replay: more would not fit a screen
-ERRORS = (ValueError, OSError)  # RunError and PresetError are ValueErrors
+ERRORS = (ValueError, OSError, StorageError)  # RunError and PresetError are ValueErrors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.act(options)
     except ERRORS as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(plain_lines(f"error: {error}"), file=sys.stderr)
         return 2
     return 0
 
@@ -253,6 +253,7 @@ def _import(options: argparse.Namespace) -> None:
 
 def _replay(options: argparse.Namespace) -> None:
     from analysis.replay.page import page
+    from analysis.replay.select import MOST_SIDES
     from analysis.text import file_name
 
     if len(options.runs) > MOST_SIDES:

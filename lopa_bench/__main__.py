@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from lopa_bench.console.numbers import plain
+from lopa_bench.console.numbers import plain_lines
 from lopa_bench.system import streams
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -43,7 +43,7 @@ def main() -> None:
     code = 0
     try:
         if group := asked_group(sys.argv[1:]):
-            print("\n".join(map(plain, group_overview(group, sys.argv[1:]).split("\n"))))
+            print(plain_lines(group_overview(group, sys.argv[1:])))
         else:
             check(sys.argv[1:])
             entry.main()
@@ -59,7 +59,7 @@ def main() -> None:
         if verbose or message is None:
             sweep.conclude()
             raise
-        print("\n".join(map(plain, message.split("\n"))), file=sys.stderr)
+        print(plain_lines(message), file=sys.stderr)
         code = getattr(error, "exit_code", 2)
     failed = sweep.conclude()
     _warn_of_lost_output()

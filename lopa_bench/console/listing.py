@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lopa_bench.console.numbers import number, percent, plain
+from lopa_bench.console.numbers import number, percent, plain, plain_lines
 from lopa_bench.errors import RunError, StorageError
 from lopa_bench.metrics.varied import Measured, as_text, by_name
 from lopa_bench.records.locks import is_locked
@@ -39,7 +39,7 @@ def command(arguments: Sequence[str]) -> int:
         is_list = options.command == "ls"
         parts = [_fitting(options.out, console)] if is_list else details(find_run(options.run, options.out), options.n)
     except (RunError, StorageError) as error:
-        print("\n".join(map(plain, f"error: {error}".splitlines())), file=sys.stderr)
+        print(plain_lines(f"error: {error}"), file=sys.stderr)
         return 2
     for part in parts:
         console.print(part)
@@ -217,8 +217,8 @@ def _sample(row: Mapping[str, Any]) -> RenderableType:
     )
     asked = row["prompt"].strip()
     asked = asked if len(asked) <= TEXT_CHARACTERS else "[...] " + asked[-TEXT_CHARACTERS:]  # behind its examples
-    lines = f"{plain(head)}\nasked: {asked}\n{row['error'] or _judgement(row)}".split("\n")
-    return Padding(Text("\n".join(map(plain, lines))), (0, 0, 1, 2))
+    text = f"{plain(head)}\nasked: {asked}\n{row['error'] or _judgement(row)}"
+    return Padding(Text(plain_lines(text)), (0, 0, 1, 2))
 
 
 def _judgement(row: Mapping[str, Any]) -> str:

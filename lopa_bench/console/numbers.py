@@ -85,5 +85,10 @@ def plain(text: object) -> str:
     )
 
 
+def plain_lines(text: object) -> str:
+    """The same of a text of several lines, which stay lines."""
+    return "\n".join(map(plain, str(text).split("\n")))
+
+
 def _is_seen(sign: str) -> bool:
     return sign.isprintable() or category(sign) == "Zs"

@@ -12,7 +12,7 @@ def main() -> None:
     """Ends with lm-eval's exit status; 2 for wrong settings and data, which are one message."""
     streams.secure()
     from lopa_bench.console.explain import explain
-    from lopa_bench.console.numbers import plain
+    from lopa_bench.console.numbers import plain_lines
     from lopa_bench.system.signals import exit_code, stop_on_signals
 
     try:
@@ -35,7 +35,7 @@ def main() -> None:
         message = explain(error, LopaBench.words)
         if message is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print("\n".join(map(plain, message.split("\n"))), file=sys.stderr)
+        print(plain_lines(message), file=sys.stderr)
         sys.exit(2)
 
 

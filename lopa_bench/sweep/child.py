@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from lopa_bench.console.explain import explain
-from lopa_bench.console.numbers import plain
+from lopa_bench.console.numbers import plain_lines
 from lopa_bench.errors import Locked
 from lopa_bench.records.schema import to_json
 from lopa_bench.run.start import run_here
@@ -54,7 +54,7 @@ def main() -> int:
 def _failure(error: BaseException) -> tuple[dict[str, Any], int]:
     message = explain(error)
     if message is not None:
-        print("\n".join(map(plain, message.split("\n"))), file=sys.stderr)
+        print(plain_lines(message), file=sys.stderr)
         return _outcome("refused" if isinstance(error, Locked) else "failed", message.removeprefix("error: ")), 2
     traceback.print_exc()
     status = "out_of_memory" if is_out_of_memory(error) else "failed"

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lopa_bench.console.numbers import plain
+from lopa_bench.console.numbers import plain, plain_lines
 from lopa_bench.errors import ConfigError, Locked, RunError, StorageError
 from lopa_bench.records.finding import find_run
 from lopa_bench.records.integrity import shortfall
@@ -168,4 +168,4 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    print("\n".join(map(plain, text.split("\n"))), file=sys.stderr)
+    print(plain_lines(text), file=sys.stderr)
