@@ -14,6 +14,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.notebook import open_outputs
 from analysis.study import Study
+from analysis.tables.lists import run_table
 from tests.analysis_runs import simulate, write_run
 from tests.test_records import run_row
 
@@ -160,3 +161,18 @@ def test_an_old_run_without_the_newer_columns_stands_with_the_others(tmp_path: P
     write_run(tmp_path, "old", {"name": "greedy"}, simulate(2, 0, 0.9, seed=0), **(row | whole))
     (run,) = Study.of(tmp_path).runs
     assert (run.k, run.base, run.lookahead, run.settings) == (0, "greedy", False, {"name": "greedy"})
+
+
+def test_a_copy_of_a_run_counts_once_and_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write_run(tmp_path, "r", {"name": "d2f"}, simulate(3, 0, 0.9, seed=0))
+    for name in ("a copy", "z copy"):
+        shutil.copytree(folder, folder.with_name(name))
+    with caplog.at_level(logging.WARNING):
+        study = Study.of(tmp_path)
+    assert [run.folder for run in study.runs] == [folder]
+    assert [row["status"] for row in run_table(study).values] == [
+        "used", *["left out: a copy of the run with its id"] * 2
+    ]  # fmt: skip
+    assert [text.partition(" is left out: ")[0] for text in caplog.messages] == [
+        str(folder.with_name(name)) for name in ("a copy", "z copy")
+    ]

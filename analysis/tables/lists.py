@@ -222,4 +222,4 @@ def run_table(study: Study) -> Table:
 def _reason(run: Run) -> str:
     if run.status != "finished":
         return run.status
-    return run.damage or f"shard {run.shard}, others are missing"
+    return run.damage or (f"shard {run.shard}, others are missing" if run.shard else "a copy of the run with its id")

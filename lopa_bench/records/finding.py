@@ -50,8 +50,9 @@ def find_run(name: str, root: Path | str = "outputs") -> Run:
     """The run that a person means: by its folder, its id, or what its id alone of all below `root` begins with, or
     else has in it. Raises RunError.
     """
-    if os.path.exists(os.path.join(name, "run.parquet")):
-        return open_run(Path(name))
+    place = _at_home(name)
+    if os.path.exists(place / "run.parquet"):
+        return open_run(place)
     among = [folder for folder in folders(root) if name in folder.name]
     ways = ([one for one in among if one.name == name], [one for one in among if one.name.startswith(name)], among)
     best = next(filter(None, ways), [])

@@ -48,15 +48,23 @@ def gathered(
 def usable(runs: Iterable[Run]) -> list[Run]:
     """What tables and figures are made of: finished runs, then the unions of shards of which none is missing.
 
-    A run that stopped early, a lone shard, or a run with damaged files holds some of the problems only; the damaged
-    ones are named in a warning each time.
+    A run that stopped early, a lone shard, or a run with damaged files holds some of the problems only. Of copies of a
+    run, which have its id, one counts: that in the folder of this name, else the first. Damaged ones and copies are
+    named in a warning each time.
     """
-    good = []
+    good: list[Run] = []
+    kept: dict[str, Run] = {}
     for run in (run for run in runs if run.status == "finished"):
         if run.damage:
             log.warning("%s is left out: %s", run.folder, run.damage)
-        else:
-            good.append(run)
+            continue
+        good.append(run)
+        if run.id not in kept or run.folder.name == run.id:
+            kept[run.id] = run
+    for run in good:
+        if kept[run.id] is not run:
+            log.warning("%s is left out: it is a copy of %s (run_id %s)", run.folder, kept[run.id].folder, run.id)
+    good = [run for run in good if kept[run.id] is run]
     whole = [cut.parts for cut in gathered(good, lambda run: run) if cut.is_whole]
     found = [parts[0] if len(parts) == 1 else union(parts) for parts in whole]
     return sorted(found, key=lambda run: len(run.folders) > 1)
