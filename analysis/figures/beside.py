@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.typing import ColorType
 
 from analysis.figures.style import shown
 from analysis.text import clipped
@@ -18,11 +19,17 @@ Place = tuple[float, float]  # x, y of the data
 Box = tuple[float, float, float, float]  # left, low, right, high, in points
 
 
-def name_points(ax: Axes, points: Sequence[Place], names: Sequence[str], others: Sequence[Place] = ()) -> int:
+def name_points(
+    ax: Axes,
+    points: Sequence[Place],
+    names: Sequence[str],
+    others: Sequence[Place] = (),
+    colours: Sequence[ColorType] = (),
+) -> int:
     """Writes each name beside its point unless it would cover another point or name; returns how many had no room.
 
     Names are sought in the order given, so those that matter most come first. `others`: further points, without a name.
-    Limits and scales of the axes must stand.
+    `colours`: of the names; black by default. Limits and scales of the axes must stand.
     """
     width, height = _size(ax)
     ax.get_xlim(), ax.get_ylim()  # matplotlib sets limits when they are asked for
@@ -31,7 +38,7 @@ def name_points(ax: Axes, points: Sequence[Place], names: Sequence[str], others:
     places = to_points.transform(everywhere) * (width, height)
     taken = [(px - 2.5, py - 2.5, px + 2.5, py + 2.5) for px, py in places]
     missing = 0
-    for name, (px, py) in zip(names, places):
+    for name, (px, py), colour in zip(names, places, colours or ["black"] * len(names)):
         text = shown(clipped(name, LONGEST))
         found = next((one for one in _offers(text, px, py) if _is_free(one[0], taken, width, height)), None)
         if found is None:
@@ -42,7 +49,7 @@ def name_points(ax: Axes, points: Sequence[Place], names: Sequence[str], others:
         at = (px / width, py / height)
         offset = {"left": _GAP, "right": -_GAP, "center": 0.0}[across], {"bottom": 3, "top": -3, "center": 0}[along]
         ax.annotate(text, at, offset, xycoords="axes fraction", textcoords="offset points", fontsize=SIZE, ha=across,
-                    va=along, zorder=4)  # fmt: skip
+                    va=along, zorder=4, color=colour)  # fmt: skip
     return missing
 
 

@@ -29,6 +29,7 @@ from lopa_bench.console.numbers import fixed
 from lopa_bench.metrics.statistics import Estimate, wilson
 from lopa_bench.records.runs import Run
 
+PARTS = {"bonus": "removal bonus", "gain": "paired gain"}  # of a branch's score
 MEASURES = {"neg_entropy": "negative entropy, nats", "prob": "probability", "margin": "margin"}
 
 
@@ -123,17 +124,20 @@ def rewarded(study: Study) -> Plotted | None:
     with paper_style():
         figure, axes = panels(len(shown), height=3.1, left_out=left_out)
         for ax, (runs, run, told), title in zip(axes, shown, panel_titles(study, [runs for runs, _, _ in shown])):
-            for index, (name, label) in enumerate((("bonus", "removal bonus"), ("gain", "paired gain"))):
+            won = told.won & np.isfinite(told.fresh)
+            for index, (name, label) in enumerate(PARTS.items()):
                 x, means, low, high = told.by_probability(name, run.seed)
                 ax.fill_between(x, low, high, color=COLOURS[index], alpha=0.18, linewidth=0)
                 ax.plot(x, means, color=COLOURS[index], marker=MARKERS[index], linestyle=LINES[index], label=label)
                 for at, mean, interval in zip(x, means, zip(low, high)):
                     number = f"{label} {fixed(mean, 4, interval)} at probability {fixed(at)}"
                     tell(ax, at, mean, words_of(run, runs, number))
-            for index, name in enumerate(("bonus", "gain")):
-                won = told.won & np.isfinite(told.fresh)
-                ax.plot(told.fresh[won].mean(), getattr(told, name)[won].mean(), marker="*", markersize=9,
-                        color=COLOURS[index], linestyle="none", label="winners" if index == 0 else None)  # fmt: skip
+            for index, (name, label) in enumerate(PARTS.items() if won.any() else ()):
+                at, mean = told.fresh[won].mean(), getattr(told, name)[won].mean()
+                ax.plot(at, mean, marker="*", markersize=9, color=COLOURS[index], linestyle="none",
+                        label="winners" if index == 0 else None)  # fmt: skip
+                number = f"{label} of the winners {fixed(mean, 4)} at probability {fixed(at)}, mean of {won.sum()}"
+                tell(ax, at, mean, words_of(run, runs, number))
             ax.axhline(0, color=GREY, linewidth=0.7)
             ax.set_title(f"{title}, k = {run.k}")
             ax.set_xlabel("probability of the branch's token\nin the anchor's row of the same call")

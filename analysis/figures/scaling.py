@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.choice import few, k_grid, k_panels, panel_titles, tell_runs, words_of
+from analysis.figures.beside import Place, name_points
+from analysis.figures.choice import Looks, few, k_grid, k_panels, panel_titles, tell_runs, words_of
 from analysis.figures.style import (
     COLOURS,
     PUBLISHED,
@@ -173,7 +174,8 @@ def figure5(study: Study) -> Plotted | None:
     figure, panels_of, look = grid
     with paper_style():
         for ax, runs, title in panels_of:
-            for run in few(runs):
+            chosen, places = few(runs), list[list[Place]]()
+            for run in chosen:
                 filling = study.digest(run, runs).filling
                 shown = filling.samples >= max(1, LEFT * filling.samples[:1].max(initial=0))
                 steps = [step for step, keep in enumerate(shown) if keep]
@@ -182,6 +184,7 @@ def figure5(study: Study) -> Plotted | None:
                     steps, filling.low[shown], filling.high[shown], color=style["color"], alpha=0.16, linewidth=0
                 )
                 ax.plot(steps, filling.mean[shown], **style, markevery=max(1, len(steps) // 8), label=f"k = {run.k}")
+                places.append(list(zip(steps, filling.mean[shown])))
                 for at in steps[:: max(1, len(steps) // 8)]:
                     gained = f"step {at}: {fixed(filling.mean[at])} tokens, 25 to 75 %: {fixed(filling.low[at], 1)} to "
                     tell(ax, at, filling.mean[at], words_of(run, runs, gained + fixed(filling.high[at], 1)))
@@ -190,8 +193,20 @@ def figure5(study: Study) -> Plotted | None:
             integers(ax)
             ax.set_ylabel("tokens gained in the step")
             ax.set_ylim(bottom=0)
-            ax.legend(loc="upper right", ncols=2)
+            _name_curves(ax, chosen, places, look)
     return figure
+
+
+def _name_curves(ax: Axes, runs: list[Run], places: list[list[Place]], look: Looks) -> None:
+    """Each k at the end of its curve; in a legend where that has no room for all of them."""
+    rest = [place for curve in places for place in curve[:-1]]
+    named = [(curve[-1], f"k = {run.k}", look[run.k]["color"]) for run, curve in zip(runs, places) if curve]
+    ends, names, colours = zip(*named) if named else ((), (), ())
+    before = list(ax.texts)
+    if name_points(ax, ends, names, rest, colours):
+        for text in set(ax.texts) - set(before):
+            text.remove()
+        ax.legend(loc="upper right", ncols=2)
 
 
 PLOTS = [

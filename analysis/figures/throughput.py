@@ -114,16 +114,15 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
     ax.barh([p + thick / 2 * both for p in places], points(found), thick, color=COLOURS[2], xerr=errors(found),
             error_kw={"elinewidth": 0.8, "capsize": 2}, label="measured, 95 % interval")  # fmt: skip
     for place, (label, value, measured, run) in enumerate(bars):
-        said_of = [f"measured {fixed(measured.value, 0, measured.interval)} tokens a second"] if measured.value else []
-        said_of += [f"published {fixed(value, 0)} tokens a second"] if value else []
-        tell(
-            ax, measured.value or value, place, "\n".join([label, *map(typeset, said_of), *(whose(run) if run else ())])
-        )
+        at = place + thick / 2 * both, place - thick / 2 * both  # of the measured and the published bar
+        number = f"measured {fixed(measured.value, 0, measured.interval)} tokens a second"
+        tell(ax, measured.value, at[0], "\n".join([label, typeset(number), *(whose(run) if run else ())]))
+        tell(ax, value, at[1], f"{label}\npublished {fixed(value, 0)} tokens a second")
         if measured.value is not None:
             end = measured.interval[1] if measured.interval else measured.value
-            ax.text(end, place + thick / 2 * both, f" {fixed(measured.value, 0)}", va="center", fontsize=6)
+            ax.text(end, at[0], f" {fixed(measured.value, 0)}", va="center", fontsize=6)
         if value:
-            ax.text(value, place - thick / 2 * both, f" {fixed(value, 0)}", va="center", fontsize=6, color="0.35")
+            ax.text(value, at[1], f" {fixed(value, 0)}", va="center", fontsize=6, color="0.35")
             if measured.value is not None:
                 difference = typeset(signed(measured.value - value, 0))
                 ax.text(max(value, measured.value) * 1.12, place, difference, va="center", fontsize=6, weight="bold")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,9 @@ from lopa_bench.records.runs import Run
 
 CHARACTERS, BESIDE = 24, 10  # of a legend's text in an inch, and what a marker and the gap beside it take
 CROWD = 14  # points of a panel from which only those of the front have names
+WITHOUT_K = COLOURS[1]
 Point = tuple[Run, Estimate, Estimate]  # run, x, y
+RGBA = tuple[float, float, float, float]
 Decorate = Callable[[Axes, list[Point]], None]
 Measure = Callable[[Study, Run, Sequence[Run]], Estimate]
 KIND = {"greedy": "P", "fast_dllm": "^", "d2f": "s", "dream": "X", "llada": "v"}
@@ -106,20 +108,21 @@ def _panels(
     groups, left_out = fitting(groups)
     highest = max([run.k or 0 for group in groups for run, _, _ in group] + [1])
     marks = _marks(groups)
+    scaled = {run.base for group in groups for run, _, _ in group if run.decoder == "lopa"}  # bases of a scale over k
     with paper_style():
         figure, axes = panels(len(groups), left_out=left_out)
         for ax, known, title in zip(axes, groups, panel_titles(study, contexts)):
             decorate(ax, known)
             tuned = _ids_on_common_settings(known)
             for run, x, y in known:
-                _point(ax, run, x, y, marks[_kind(run)][0], highest, run.id in tuned)
+                _point(ax, run, x, y, marks[_kind(run)][0], _colour(run, scaled, highest), run.id in tuned)
                 tell(ax, x.value, y.value, _words(study, run, x, y, label))
             ax.set_title(title)
             ax.set_xlabel("TPF (content tokens per call)")
             ax.set_ylabel(label)
             ax.margins(0.12)
             _name(ax, known)
-        handles = _legend(groups, marks, highest)
+        handles = _legend(groups, marks, scaled, highest)
         longest = max(len(str(handle.get_label())) for handle in handles)
         columns = int(CHARACTERS * figure.get_figwidth() / (longest + BESIDE))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(4, max(1, columns)))
@@ -158,11 +161,17 @@ def _ids_on_common_settings(group: list[Point]) -> set[str]:
     return {run.id for run in on_common_settings([run for run, _, _ in group])}
 
 
-def _point(ax: Axes, run: Run, x: Estimate, y: Estimate, marker: str, highest: int, is_tuned: bool) -> None:
-    """Hollow: one setting beside many, which is no match for the best of them. A k that is not fixed has no place on
-    the scale and is grey.
+def _colour(run: Run, scaled: Collection[str], highest: int) -> RGBA:
+    """The place of k on the scale from 0 to `highest`. A k that is not fixed has none and is grey; a decoder that is
+    not the base of any lookahead here has no k at all.
     """
-    colour = to_rgba(GREY) if run.k is None else shade(run.k / highest)
+    if run.base not in scaled:
+        return to_rgba(WITHOUT_K)
+    return to_rgba(GREY) if run.k is None else shade(run.k / highest)
+
+
+def _point(ax: Axes, run: Run, x: Estimate, y: Estimate, marker: str, colour: RGBA, is_tuned: bool) -> None:
+    """Hollow: one setting beside many, which is no match for the best of them."""
     ax.errorbar(
         [x.value or 0], [y.value or 0], errors([y]), errors([x]), marker=marker, color=colour, markersize=5,
         markerfacecolor=colour if is_tuned else "white", markeredgecolor="white" if is_tuned else colour,
@@ -229,12 +238,16 @@ def _marks(groups: Sequence[list[Point]]) -> dict[tuple[bool, str], tuple[str, s
 
 
 def _legend(
-    groups: Sequence[list[Point]], marks: Mapping[tuple[bool, str], tuple[str, str]], highest: int
+    groups: Sequence[list[Point]],
+    marks: Mapping[tuple[bool, str], tuple[str, str]],
+    scaled: Collection[str],
+    highest: int,
 ) -> list[Line2D]:
     handles = [
-        Line2D([], [], color=COLOURS[0], linestyle="", marker=mark, label=wrapped(shown(clipped(name))))
-        for mark, name in marks.values()
-    ]
+        Line2D([], [], color=COLOURS[0] if base in scaled else WITHOUT_K, linestyle="", marker=mark,
+               label=wrapped(shown(clipped(name))))
+        for (_, base), (mark, name) in marks.items()
+    ]  # fmt: skip
     crowds = [group for group in groups if len(group) > CROWD]  # whose points do not all have names
     handles += _colours({run.k for group in crowds for run, _, _ in group if run.decoder == "lopa"}, highest)
     if any(len(_ids_on_common_settings(group)) < len(group) for group in groups):
@@ -261,7 +274,7 @@ PLOTS = [
         "All runs of a model on the same problems and device, counting preset effective; crosses are 95 % intervals. "
         "The line joins the runs that no other run beats in both (Pareto front), among those decoders that were all "
         "tried on the same settings; hollow runs are not tuned over them. Where intervals overlap its course is "
-        "uncertain.",
+        "uncertain. Dark to light: few to many lookahead branches; red: decoders that have none beside them.",
         "two or more runs of a model on a task",
         accuracy_tpf,
     ),
