@@ -12,7 +12,6 @@ from analysis.figures.registry import FIGURES
 from analysis.figures.style import Plot, one_column, save
 from analysis.labels import model_of, shared, task_of
 from analysis.page.about import TITLE, Made, meta, section
-from analysis.page.document import document, files, scripts, styles
 from analysis.page.lead import leading
 from analysis.page.leaderboard import Leaderboard, leaderboard_table
 from analysis.page.samples import REPLAYS, write_samples
@@ -21,7 +20,7 @@ from analysis.page.svg import Palette, pictures
 from analysis.protocols.table import protocol_table
 from analysis.replay.page import fragment
 from analysis.replay.page import page as replay_page
-from analysis.replay.select import pair, telling_sample
+from analysis.replay.select import sides, telling_sample
 from analysis.replay.trace import trace
 from analysis.study import Study
 from analysis.tables.article import TABLES
@@ -30,6 +29,7 @@ from analysis.tables.model import Table
 from analysis.tables.published import notes
 from analysis.tables.render import to_html, write_table
 from analysis.text import html
+from analysis.web.document import document, files, scripts, styles
 from lopa_bench.errors import RunError
 
 OPEN = ("arena", "accuracy_tpf", "tps_tpf", "lookahead_cost")  # figures that are not folded
@@ -50,7 +50,7 @@ def write_report(study: Study, folder: Path, made: Made | None = None, replays: 
     sections = [
         ("leaderboard", "Runs", leading(board, palette)),
         *_arena(study, folder, palette),
-        ("replay", "Replay", _replay_section(study, folder)),
+        ("replay", "Replay", _replay_section(board, folder)),
         ("figures", "Figures", _figures(study, folder, palette)),
         ("comparisons", "Comparisons", _comparisons(study, board, folder)),
         ("tables", "Tables of the article", _tables(study, folder)),
@@ -141,10 +141,10 @@ def _figure_title(plot: Plot) -> str:
     return f"Figure {number}. {html(plot.title)}" if number.isdecimal() else html(plot.title)
 
 
-def _replay_section(study: Study, folder: Path) -> str:
-    runs = pair(study)
+def _replay_section(board: Leaderboard, folder: Path) -> str:
+    runs = sides(board.study, [entry.run for entry in board.entries if entry.is_fastest_without_loss])
     sample = telling_sample(runs) if runs else None
-    if runs is None or sample is None:
+    if sample is None:
         return '<p class="note">No lookahead stands beside its base. The samples of each run, above, have replays.</p>'
     try:
         traces = [trace(run, sample) for run in runs]
@@ -194,9 +194,14 @@ def _facts(study: Study) -> Iterator[str]:
     runs = study.runs
     used = {folder for run in runs for folder in run.folders}
     left_out = [run for run in study.all_runs if run.folder not in used]
-    damaged = sum(run.status == "finished" and run.damage is not None for run in left_out)
-    counts = {"not finished and left out": len(left_out) - damaged, "damaged and left out": damaged}
-    yield f"Finished runs: {len(runs)}" + "".join(f"; {why}: {n}" for why, n in counts.items() if n) + "."
+    finished = [run for run in left_out if run.status == "finished"]
+    damaged = sum(run.damage is not None for run in finished)
+    counts = {
+        "not finished": len(left_out) - len(finished),
+        "damaged": damaged,
+        "copies, or shards without the others": len(finished) - damaged,
+    }
+    yield f"Finished runs: {len(runs)}" + "".join(f"; {why} and left out: {n}" for why, n in counts.items() if n) + "."
     if runs:
         yield f"Models: {shared([model_of(run) for run in runs])}. Problems: {shared([task_of(run) for run in runs])}."
     if any(run.toy for run in runs):

@@ -20,6 +20,7 @@ from analysis.page.sentence import sentence
 from analysis.page.svg import PAPERS, READABLE, Palette, contrast, on_paper
 from analysis.study import Study
 from lopa_bench.metrics.statistics import mcnemar
+from lopa_bench.system.environment import product_version
 from tests.analysis_runs import simulate, write_run
 from tests.test_records import sample
 
@@ -187,12 +188,16 @@ def test_the_report_gets_the_address_and_the_number_of_replays_that_were_typed(
     assert made.command.startswith("python -m analysis report ")
 
 
-def test_how_to_cite_names_date_version_commit_command_and_address(tmp_path: Path) -> None:
+def test_how_to_cite_names_date_version_commits_command_and_address(tmp_path: Path) -> None:
+    write_run(tmp_path, "more", {"name": "greedy"}, decoded([True], 40, 4.0), git_revision="0123456789abcdef")
     study = three_runs(tmp_path)
-    made = about.Made("python -m analysis report my_runs", "2026-01-02", "https://example.org/100%/")
+    command = "python -m analysis report my_runs"
+    made = about.Made(command, "https://example.org/100%/", "2026-01-02", "fedcba9876543210+changes")
     text = about.section(study, made)
-    for part in ("2026-01-02", about.our_version(), "python -m analysis report my_runs", "Test CPU", about.ARTICLE):
+    for part in ("2026-01-02", command, "Test CPU", about.ARTICLE):
         assert part in text
+    assert f"by lopa-bench {product_version()} (fedcba9876+changes)" in text  # who writes the report
+    assert "made by lopa-bench 0.1.0, 0.1.0 (0123456789)" in text  # who made the runs
     assert r"url     = {https://example.org/100\%/}" in about.bibtex(study, made)
     assert "@misc{lopa_bench_report_2026_01_02," in about.bibtex(study, made)
     tags = about.meta("title", 'a "quoted" word', made, "figures/a.png")

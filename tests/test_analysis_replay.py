@@ -14,8 +14,9 @@ from analysis.__main__ import main
 from analysis.replay import tokens as token_module
 from analysis.replay.film import FRAME_MS, HELD_SECONDS, SECONDS, Lane, film
 from analysis.replay.page import page
-from analysis.replay.select import telling_sample
+from analysis.replay.select import sides, telling_sample
 from analysis.replay.trace import trace
+from analysis.study import Study
 from lopa_bench.errors import RunError
 from lopa_bench.records.finding import find_run
 from lopa_bench.records.runs import Run
@@ -150,6 +151,26 @@ def test_the_sample_shown_by_default_is_the_median_of_those_both_runs_solved(tmp
         ]
         write_run(tmp_path, name, {"name": "d2f"}, rows)
     assert telling_sample([find_run(name, tmp_path) for name in "ab"]) == "p3"  # of 1, 3, 5, 7 the upper middle
+
+
+def test_a_report_replays_greedy_the_base_lookahead_and_what_is_marked_on_the_same_problems(tmp_path: Path) -> None:
+    def decoded(n: int) -> list[Any]:
+        return [(sample(i), STEPS) for i in range(n)]
+
+    def shown(*marked: str) -> list[str]:
+        study = Study.of(tmp_path)
+        return [run.id for run in sides(study, [run for run in study.runs if run.id in marked])]
+
+    write_run(tmp_path, "k8", {"name": "lopa", "k": 8}, decoded(2))
+    assert shown() == []
+    write_run(tmp_path, "k0", {"name": "lopa", "k": 0}, decoded(2))
+    assert shown() == ["k0", "k8"]
+    write_run(tmp_path, "greedy", {"name": "greedy"}, decoded(2))
+    write_run(tmp_path, "exact", {"name": "lopa", "k": 4, "select": "exact"}, decoded(2))
+    write_run(tmp_path, "fewer", {"name": "fast_dllm"}, decoded(1))
+    write_run(tmp_path, "elsewhere", {"name": "fast_dllm"}, decoded(2), model="other")
+    write_run(tmp_path, "causal", None, decoded(2), decoder="ar", base=None)
+    assert shown("k8", "exact", "fewer", "elsewhere", "causal") == ["greedy", "k0", "k8", "exact"]
 
 
 def timed(root: Path, name: str, seconds: float, **changes: Any) -> Run:

@@ -77,8 +77,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "lopa_bench.tracking": (*UP_TO_SETTINGS, "lopa_bench.console"),
     "lopa_bench.run": UP_TO_RUN,
     "lopa_bench.cost": (
-        *("decoders.allowed", "lopa_bench", "lopa_bench.errors", "lopa_bench.metrics", "lopa_bench.records"),
-        *("lopa_bench.models", "lopa_bench.settings.spelling", "lopa_bench.system.streams"),
+        *("decoders.allowed", "lopa_bench", "lopa_bench.console.numbers", "lopa_bench.errors", "lopa_bench.metrics"),
+        *("lopa_bench.models", "lopa_bench.records", "lopa_bench.settings.spelling", "lopa_bench.system.streams"),
     ),
     "lopa_bench.lm_eval": ("lopa_bench", *UP_TO_RUN, "lopa_bench.entry"),
     "lopa_bench.sweep": ("lopa_bench", *UP_TO_RUN),
@@ -86,8 +86,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "lopa_bench.__main__": (*UP_TO_RUN, "lopa_bench.sweep", "lopa_bench.entry"),
     "analysis": (
         *("lopa_bench.console.numbers", "lopa_bench.cost", "lopa_bench.errors", "lopa_bench.metrics"),
-        *("lopa_bench.records", "lopa_bench.system.environment", "lopa_bench.system.streams"),
-        *("lopa_bench.models.checkpoint.folders", "lopa_bench.models.text.tokenizers"),
+        *("lopa_bench.records", "lopa_bench.system.clock", "lopa_bench.system.environment"),
+        *("lopa_bench.system.streams", "lopa_bench.models.checkpoint.folders", "lopa_bench.models.text.tokenizers"),
     ),
     "analysis.imported": (
         *(

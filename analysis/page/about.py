@@ -5,15 +5,16 @@ from __future__ import annotations
 import shlex
 from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
 from analysis.labels import hardware, model_of, shared, task_of
 from analysis.study import Study
 from analysis.text import clipped, html, plain
+from analysis.web.document import facts_list
 from lopa_bench.records.runs import Run
+from lopa_bench.system.clock import now
+from lopa_bench.system.environment import git_revision, product_version
 
 ARTICLE = "https://arxiv.org/abs/2512.16229"
 ARTICLE_NAME = "LoPA, arXiv 2512.16229"
@@ -23,15 +24,14 @@ TITLE = "Benchmark report: decoding of diffusion language models"
 
 @dataclass(frozen=True)
 class Made:
-    """How a report came to be. `url`: where it will stand, which pictures of links need."""
+    """How a report came to be. `url`: where it will stand, which pictures of links need. `revision`: of the code that
+    writes it, which need not be that of the runs.
+    """
 
     command: str = "python -m analysis report"
-    written: str = ""
     url: str = ""
-
-    @property
-    def date(self) -> str:
-        return self.written or datetime.now(UTC).strftime("%Y-%m-%d")
+    date: str = field(default_factory=lambda: now()[:10])
+    revision: str | None = field(default_factory=git_revision)
 
 
 def url(text: str) -> str:
@@ -47,17 +47,10 @@ def count(text: str) -> int:
     return int(text)
 
 
-def our_version() -> str:
-    try:
-        return version("lopa-bench")
-    except PackageNotFoundError:  # a checkout that nobody installed
-        return "unknown"
-
-
 def facts(study: Study, made: Made) -> Iterator[tuple[str, str]]:
     """Names and values of what the report is about."""
     runs = study.runs
-    yield "written", f"{made.date} by lopa-bench {our_version()}"
+    yield "written", f"{made.date} by lopa-bench {_code(product_version(), made.revision)}"
     if runs:
         yield "runs", f"{len(runs)}, {_span([run.created[:10] for run in runs])}, made by {_versions(runs)}"
         yield "models", clipped(shared([model_of(run) for run in runs]), 300)
@@ -88,8 +81,13 @@ def _versions(runs: Sequence[Run]) -> str:
 
 
 def _version(run: Run) -> str:
-    commit = run.row["git_revision"]
-    return f"{run.row['version']} ({commit[:10]})" if commit else str(run.row["version"])
+    return _code(run.row["version"], run.row["git_revision"])
+
+
+def _code(version: str, revision: str | None) -> str:
+    """A version and its commit, be it with changes: "0.1.0 (89abcdef01+changes)"."""
+    commit, *changes = (revision or "").split("+")
+    return f"{version} ({'+'.join([commit[:10], *changes])})" if revision else version
 
 
 def bibtex(study: Study, made: Made) -> str:
@@ -98,7 +96,7 @@ def bibtex(study: Study, made: Made) -> str:
     report = (
         f"@misc{{lopa_bench_report_{made.date.replace('-', '_')},\n"
         f"  title   = {{Decoding of diffusion language models: a benchmark report of {len(study.runs)} runs}},\n"
-        f"  author  = {{{{lopa-bench {_tex(our_version())}}}}},\n"
+        f"  author  = {{{{lopa-bench {_tex(_code(product_version(), made.revision))}}}}},\n"
         f"  year    = {{{made.date[:4]}}},\n{url}"
         f"  note    = {{{_tex(made.command)}; {_tex(made.date)}}}\n}}"
     )
@@ -128,14 +126,13 @@ def meta(title: str, description: str, made: Made, picture: str | None) -> str:
 
 def section(study: Study, made: Made) -> str:
     """How to cite the report and how to make it again."""
-    rows = "".join(f"<div><dt>{name}</dt><dd>{html(value)}</dd></div>" for name, value in facts(study, made))
     typed = commands(study.runs)
     more = f"\n# and {len(typed) - MOST} more, each on the page of its run" if len(typed) > MOST else ""
     lines = "\n".join(clipped(one, 400) for one in typed[:MOST]) + more
     again = f'<h3>The commands of the runs</h3><pre tabindex="0">{_lines(lines)}</pre>' if typed else ""
     return (
-        f'<dl class="facts">{rows}</dl><p>The article: <a href="{ARTICLE}">{ARTICLE_NAME}</a>. This project is not by '
-        f'its authors.</p>{again}<h3>BibTeX</h3><pre tabindex="0">{_lines(bibtex(study, made))}</pre>'
+        f'{facts_list(list(facts(study, made)))}<p>The article: <a href="{ARTICLE}">{ARTICLE_NAME}</a>. This project '
+        f'is not by its authors.</p>{again}<h3>BibTeX</h3><pre tabindex="0">{_lines(bibtex(study, made))}</pre>'
     )
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from analysis.figures.style import one_column
 from analysis.figures.tradeoffs import lead
 from analysis.labels import decoding, model_of, task_of
-from analysis.page.document import files
 from analysis.page.leaderboard import MEASURES, PRESET, Entry, Leaderboard, against_words, difference_of
 from analysis.page.sentence import sentence
 from analysis.page.svg import Palette, pictures
 from analysis.study import Study
 from analysis.text import clipped, html, typeset
+from analysis.web.document import files
 from lopa_bench.console.numbers import fixed
 from lopa_bench.metrics.presets import PRESETS
 from lopa_bench.metrics.statistics import Estimate

@@ -13,7 +13,6 @@ from typing import Any
 
 from analysis.labels import decoding, hardware, model_of, source_of, task_of
 from analysis.page.about import command_of
-from analysis.page.document import document, facts_list, files, scripts, styles
 from analysis.page.leaderboard import MEASURES, Entry, against_words
 from analysis.replay.tokens import TokenText, token_text
 from analysis.replay.trace import READS, trace_of
@@ -21,13 +20,14 @@ from analysis.study import Study
 from analysis.tables.model import Head, Table
 from analysis.tables.render import to_csv
 from analysis.text import clipped, file_name, html, plain, script_json, setting, typeset
+from analysis.web.document import document, facts_list, files, scripts, styles
 from lopa_bench.console.numbers import fixed
 from lopa_bench.errors import RunError
+from lopa_bench.records.integrity import Key
 from lopa_bench.records.reading import iter_steps, read_samples
 from lopa_bench.records.runs import Run
 
 Row = dict[str, Any]
-Key = tuple[str, int]
 Places = Mapping[Key, tuple[int, bool | None]]  # of a run's samples: the place in its list, and the verdict
 
 REPLAYS, LEAST, CHUNK = 1200, 8, 10  # samples with a replay in a report, of a run at least, and in one file

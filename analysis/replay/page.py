@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from analysis.text import html, script_json
+from analysis.web.document import document, scripts, styles
 
-WEB = Path(__file__).parents[1] / "web"
 ASKED = 600  # characters of a prompt's end, where its question is
 IDS_ONLY = "No tokenizer of this model was found on the machine that wrote this page: tokens are shown as their ids."
-
-
-def asset(name: str) -> str:
-    return (WEB / name).read_text(encoding="utf-8")
 
 
 def fragment(traces: Sequence[dict[str, Any]], keys: str = "inside") -> str:
@@ -40,9 +35,5 @@ def page(traces: Sequence[dict[str, Any]]) -> str:
         f"<li>{html(one['title'])}: {html(one['model'])}, run {html(one['run'])}. {html(one['facts'])}</li>"
         for one in traces
     )
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html(title)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{asset('page.css')}{asset('replay.css')}</style></head><body><main><h1>{html(title)}</h1>"
-        f"<ul>{about}</ul>{fragment(traces, 'page')}</main><script>{asset('replay.js')}</script></body></html>\n"
-    )
+    body = f"<h1>{html(title)}</h1><ul>{about}</ul>{fragment(traces, 'page')}"
+    return document(title, body, styles("page", "replay"), scripts("replay"))

@@ -1,13 +1,14 @@
-"""Which two runs and which sample a replay shows when nobody chose."""
+"""Which runs and which sample a replay shows when nobody chose."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from analysis.study import Study
+from analysis.study import Study, place_of
 from lopa_bench.records.runs import Run
 
 WANTED_K = 8  # beside k = 0
+MOST_SIDES = 4  # more would not fit a screen
 
 
 def pair(study: Study) -> tuple[Run, Run] | None:
@@ -17,6 +18,24 @@ def pair(study: Study) -> tuple[Run, Run] | None:
         return None
     series = max(found, key=lambda runs: (len(runs[0].attempted), len(runs)))
     return series[0], min(series[1:], key=lambda run: abs((run.k or 0) - WANTED_K))
+
+
+def sides(study: Study, marked: Iterable[Run] = ()) -> list[Run]:
+    """Those of `pair`, greedy before them, and behind them the `marked` runs of their place, as far as all of them
+    decoded step by step what these two did; up to MOST_SIDES. Empty where there is no pair.
+    """
+    found = pair(study)
+    if found is None:
+        return []
+    base, ours = found
+    greedy = study.baseline(base, base="greedy") if base.base != "greedy" else None
+    beside = [run for run in marked if place_of(run) == place_of(ours)]
+    chosen: dict[str, Run] = {}
+    for run in filter(None, (greedy, base, ours, *beside)):
+        has_steps = not run.is_server and not run.is_autoregressive
+        if has_steps and base.decoded & ours.decoded <= run.decoded:
+            chosen.setdefault(run.id, run)
+    return list(chosen.values())[:MOST_SIDES]
 
 
 def telling_sample(runs: Sequence[Run]) -> str | None:

@@ -65,7 +65,7 @@ class ModelSettings:
                 "of transformers; allowed here: null"
             )
         for name, path in (("model.path", self.path), ("model.lora", self.lora)):
-            if path is not None and _looks_local(path) and not os.path.isdir(os.path.expanduser(path)):
+            if path and path.strip() and _looks_local(path) and not os.path.isdir(os.path.expanduser(path)):
                 raise ConfigError(
                     f"{name}={path} is no folder; allowed: a checkpoint folder, or a Hub id such as owner/name"
                 )

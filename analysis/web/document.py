@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from analysis.replay.page import asset
 from analysis.text import html
+
+WEB = Path(__file__).parent
 
 
 def document(title: str, body: str, styles: Sequence[str], scripts: Sequence[str], head: str = "") -> str:
@@ -31,8 +33,12 @@ def facts_list(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def styles(*names: str) -> list[str]:
-    return [asset(f"{name}.css") for name in names]
+    return [_asset(f"{name}.css") for name in names]
 
 
 def scripts(*names: str) -> list[str]:
-    return [asset(f"{name}.js") for name in names]
+    return [_asset(f"{name}.js") for name in names]
+
+
+def _asset(name: str) -> str:
+    return (WEB / name).read_text(encoding="utf-8")
