@@ -130,13 +130,12 @@ def test_the_whole_grid(k: int, model: str) -> None:
         {"select": "gate"},
         {"select": "exact"},
         {"select": "confirm", "confirm": 0.5},
-        {"score": None, "floor": 0.2, "complete": "verify"},
+        {"floor": 0.2, "complete": "verify"},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
 def test_every_attention_cache_and_select_by_two_phases(settings: dict[str, Any]) -> None:
     local = network()
-    settings = {name: value for name, value in settings.items() if value is not None}
     given = jobs(local, k=3, **settings)
     check_equal(alone(local, given), on_ranks(local, 3, given))
 
