@@ -166,6 +166,21 @@ def found(text: str, **backend: Any) -> list[places.Place]:
     return places.places(Devices.parse(text), LocalSettings(**backend))
 
 
+def test_there_are_no_more_workers_than_they_have_to_do_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_machine(monkeypatch, "cpu", 0, cores=8)
+    here = LocalSettings(device="cpu")
+    at_all = {samples: places.places(Devices.parse("all"), here, samples, batch=16) for samples in (0, 1, 33, 1000)}
+    assert [len(found) for found in at_all.values()] == [1, 1, 3, 8]  # a batch each
+    assert [found[0].environment["OMP_NUM_THREADS"] for found in at_all.values()] == ["8", "8", "2", "1"]
+    assert [len(places.places(Devices.parse("4"), here, samples, 16)) for samples in (0, 3, 33)] == [1, 3, 4]
+    on_a_machine(monkeypatch, "cuda", 4)
+    assert [len(places.places(Devices.parse("all"), LocalSettings(device="cuda"), n, 16)) for n in (0, 3, 33)] == [
+        1,
+        3,
+        4,
+    ]
+
+
 def test_a_worker_sees_one_device_alone_as_the_process_that_starts_it_counts_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -209,8 +224,10 @@ def test_workers_on_the_cpu_share_its_cores_and_its_memory(
     assert found("2") == [places.Place("cpu", {"OMP_NUM_THREADS": "4"}, 32)] * 2
     assert len(found("all")) == 8
     assert len(found("all", threads=4)) == 2
+    places.note_shared(found("all"))
     assert capsys.readouterr().err == ""
     assert found("cpu:16")[0].environment == {"OMP_NUM_THREADS": "1"}
+    places.note_shared(found("cpu:16"))
     assert "note: 16 workers of 1 thread share 8 cores" in capsys.readouterr().err
 
 

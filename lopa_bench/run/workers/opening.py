@@ -52,14 +52,21 @@ def way_of(config: Config, valid: Validated, rank: Rank | None) -> Way:
     if rank is None and valid.devices is None:
         return Way(alone, lambda plan, claimed, missing: here(plan, claimed.folder, claimed.run_id))
     from lopa_bench.run.workers import joining
-    from lopa_bench.run.workers.places import places
+    from lopa_bench.run.workers.places import note_shared, places
     from lopa_bench.run.workers.pool import Pool
 
     assert isinstance(config.backend, LocalSettings)
     if rank is None:
         assert valid.devices is not None
-        found = places(valid.devices, config.backend)
-        return Way(alone, lambda plan, claimed, missing: Pool(plan, claimed.folder, claimed.run_id, found[:missing]))
+        devices, backend = valid.devices, config.backend
+        places(devices, backend)  # are they here?
+
+        def workers(plan: Plan, claimed: Claim, missing: int) -> Pool:
+            found = places(devices, backend, missing, config.run.batch)
+            note_shared(found)
+            return Pool(plan, claimed.folder, claimed.run_id, found)
+
+        return Way(alone, workers)
     place = joining.place_of_rank(rank, config.backend)
     return Way(
         lambda plan, runs: joining.take_part(plan, runs, rank, place),

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from decoders.allowed import refused
 from lopa_bench.errors import ConfigError
@@ -28,19 +29,27 @@ class Place:
     memory: int | None = None
 
 
-def places(devices: Devices, backend: LocalSettings) -> list[Place]:
-    """One place for each worker. Raises ConfigError for devices that are not here."""
+def places(devices: Devices, backend: LocalSettings, samples: int | None = None, batch: int = 1) -> list[Place]:
+    """One place for each worker, not more than there are samples to decode, but one: a run's row is a worker's word.
+
+    Raises ConfigError for devices that are not here.
+    """
     kind = device_kind(backend.device)
     if devices.kind not in (None, kind):
         raise ConfigError(
             f"run.devices={devices.text} means the {devices.kind}, and backend.device={backend.device} comes to {kind} "
             f"here; allowed: with backend.device={devices.kind}"
         )
-    return _on_cpu(devices, backend) if kind == "cpu" else _on_accelerators(devices, kind, backend.ranks)
+    if kind == "cpu":
+        return _on_cpu(devices, backend, samples, batch)
+    found = _on_accelerators(devices, kind, backend.ranks)
+    return found if samples is None else found[: max(samples, 1)]
 
 
-def _on_cpu(devices: Devices, backend: LocalSettings) -> list[Place]:
-    """Each worker has its share of the cores as threads of torch, unless backend.threads says how many."""
+def _on_cpu(devices: Devices, backend: LocalSettings, samples: int | None, batch: int) -> list[Place]:
+    """Each worker has its share of the cores as threads of torch, unless backend.threads says how many. `all` is one a
+    core if there is a whole batch for each: cores without one are threads of the others.
+    """
     cores = usable_cores()
     if devices.numbers:
         raise ConfigError(
@@ -49,16 +58,23 @@ def _on_cpu(devices: Devices, backend: LocalSettings) -> list[Place]:
     count = devices.count or max(1, cores // (backend.threads or 1))
     if count > A_CORE * cores:
         raise ConfigError(refused("run.devices", devices.text, f"at most {A_CORE * cores} on these {cores} cores"))
+    if samples is not None:
+        count = max(1, min(count, samples if devices.count else ceil(samples / batch)))
     threads = backend.threads or max(1, cores // count)
-    if count * threads > cores:
-        print(
-            f"note: {count} workers of {threads} thread{'s' if threads > 1 else ''} share {cores} cores: their times "
-            "are longer than alone",
-            file=sys.stderr,
-        )
     free = available()
     place = Place("cpu", {THREADS: str(threads)}, None if free is None else free // count)
     return [place] * count
+
+
+def note_shared(found: Sequence[Place]) -> None:
+    """Says that workers on the CPU have fewer cores than threads."""
+    threads, cores = [int(place.environment.get(THREADS) or 0) for place in found], usable_cores()
+    if sum(threads) > cores:
+        print(
+            f"note: {len(found)} workers of {threads[0]} thread{'s' if threads[0] > 1 else ''} share {cores} cores: "
+            "their times are longer than alone",
+            file=sys.stderr,
+        )
 
 
 def _on_accelerators(devices: Devices, kind: str, ranks: int) -> list[Place]:
