@@ -283,6 +283,8 @@ def _traces(options: argparse.Namespace) -> tuple[list[Run], str, list[dict[str,
     from lopa_bench.records.finding import find_run
 
     runs = [find_run(name, options.outputs) for name in options.runs]
+    for run in runs:
+        run.check_whole()
     ids = sample_ids(runs[0])
     sample = options.sample or telling_sample(runs)
     if sample is not None and sample not in ids and sample.isdecimal() and int(sample) < len(ids):

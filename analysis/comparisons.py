@@ -36,8 +36,7 @@ class Comparison:
 def compare(a: Run, b: Run, preset: str = "effective") -> Comparison:
     """Raises ValueError when the runs are not on the same problems, or a run is damaged."""
     for run in (a, b):
-        if run.damage:
-            raise ValueError(f"{run.folder} is damaged: {run.damage}")
+        run.check_whole()
     standing = stand(Counted(a, a.samples, preset), Counted(b, b.samples, preset))
     apart = [one for one in standing.differences if one.fact in ("task", "source") or one.fact.startswith("gold")]
     if apart:

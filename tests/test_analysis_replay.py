@@ -133,6 +133,7 @@ def test_text_cannot_break_out_of_the_page(root: Path) -> None:
         ("p7", {}, STEPS, "has no sample 'p7'; its samples: p0"),
         ("p0", {"finish_reason": "non_finite", "correct": None}, STEPS, "was not decoded: non_finite"),
         ("p0", {}, [], "no replay can be made"),
+        ("p0", {}, [STEPS[1] | {"winner": 3}], "sample p0: step 1 was won by a branch that it does not have"),
     ],
 )
 def test_what_cannot_be_replayed_says_why(
@@ -141,6 +142,14 @@ def test_what_cannot_be_replayed_says_why(
     write_run(root, "c", {"name": "d2f"}, [(SAMPLE | changes, steps)])
     with pytest.raises(RunError, match=re.escape(said)):
         trace(find_run("c", root), sample_id)
+
+
+@pytest.mark.parametrize("command", ["replay", "race"])
+def test_a_damaged_run_is_called_damaged(command: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = (root / "runs" / "b" / "steps").glob("part-*")
+    path.write_bytes(path.read_bytes()[:100])
+    assert main([command, "a", "b", "--outputs", str(root)]) == 2
+    assert f"{root / 'runs' / 'b'} is damaged: steps/part-" in capsys.readouterr().err
 
 
 def test_the_sample_shown_by_default_is_the_median_of_those_both_runs_solved(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,3 +177,20 @@ def test_a_copy_of_a_run_counts_once_and_is_named(tmp_path: Path, caplog: pytest
     assert [text.partition(" is left out: ")[0] for text in caplog.messages] == [
         str(folder.with_name(name)) for name in ("a copy", "z copy")
     ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"config": {"decoder": "lopa"}}, "config.decoder is str; allowed: dict or null"),
+        ({"config": {"decoder": {}, "task": [1]}}, "config.task is list; allowed: dict or null"),
+        ({"host": {"ranks": [1]}}, "host.ranks is list; allowed: dict or null"),
+    ],
+)
+def test_a_row_of_another_shape_is_left_out_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, facts: dict[str, Any], why: str
+) -> None:
+    write_run(tmp_path, "whole", {"name": "d2f"}, simulate(1, 0, 0.9, seed=0))
+    folder = write_run(tmp_path, "odd", {"name": "greedy"}, simulate(1, 0, 0.9, seed=0), **facts)
+    assert [run.id for run in Study.of(tmp_path).runs] == ["whole"]
+    assert f"{folder / 'run.parquet'}: {why}" in caplog.text

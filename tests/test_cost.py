@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.__main__ import main as analysis
 from analysis.figures.cost import RANKS, best, draw, published_curves
 from analysis.tables.cost import comparison, overhead_s
 from lopa_bench.cost.__main__ import main
@@ -167,3 +168,9 @@ def test_the_figure_has_a_curve_for_each_number_of_devices_and_says_the_best_k()
         for ranks, k, speed, _ in found:
             ys = drawn[f"{ranks} device{'s' if ranks > 1 else ''}"]
             assert max(ys) == pytest.approx(speed) == ys[[one for one, *_ in curve].index(k)]
+
+
+@pytest.mark.parametrize("told", ["--model mini", "--preset lopa_dist"])
+def test_what_only_recorded_runs_need_is_refused_without_them(told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert analysis(["cost", *told.split()]) == 2
+    assert f"{told} has no meaning here: it is read with --runs" in capsys.readouterr().err

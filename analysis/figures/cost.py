@@ -21,6 +21,7 @@ from lopa_bench.cost.sizes import Sized, sized
 from lopa_bench.cost.step import Setup, Workload, step
 
 RANKS = (1, 2, 4, 8)
+PRESET = "effective"  # by which tokens of recorded runs are counted, unless it is told
 VANILLA = "vanilla"  # the published tables' word for no lookahead
 Curve = list[tuple[int, float, Workload]]  # k, TPF and the mean step
 
@@ -101,8 +102,9 @@ def write_cost(
     """
     setup = Setup(device(name), overhead_s=overhead_s())
     found = [recorded(run, preset, outputs) for run in runs]
-    if model is not None and not found:
-        raise ValueError(f"--model {model} has no meaning here: it is read with --runs")
+    if not found and (model is not None or preset != PRESET):
+        unread = f"--model {model}" if model is not None else f"--preset {preset}"
+        raise ValueError(f"{unread} has no meaning here: it is read with --runs")
     mine = (sized(model or found[0].run.model), recorded_curve(found)) if found else None
     figure, table = draw(setup, mine), comparison()
     (folder / "figures").mkdir(parents=True, exist_ok=True)

@@ -93,6 +93,9 @@ def _check(run: Run, row: Row, steps: list[Row]) -> None:
         raise RunError(
             f"{run.id} has no steps of sample {sample}: a server does not tell them, and no replay can be made"
         )
+    for step in steps:
+        if step["taken_positions"] is None and not 0 <= step["winner"] <= len(step["lookahead_positions"]):
+            raise RunError(f"{run.id}, sample {sample}: step {step['step']} was won by a branch that it does not have")
 
 
 def _filled(step: Row, start: int) -> list[tuple[int, int]]:

@@ -164,10 +164,7 @@ def details(run: Run, n: int) -> list[RenderableType]:
     from lopa_bench.records.reading import read_samples
 
     row = run.row
-    if run.damage:
-        raise RunError(
-            f"{run.folder} is damaged: {run.damage}; the command that made it, started again, does what is lost anew"
-        )
+    run.check_whole()
     samples = read_samples(run.folder)
     numbers = aggregate(samples, (run.config.get("run") or {}).get("preset", "effective"), run.seed)
     facts = {

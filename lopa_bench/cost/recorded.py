@@ -34,8 +34,7 @@ def recorded(name: str, preset: str, outputs: Path | str = "outputs") -> Recorde
         )
     if run.status != "finished":
         raise RunError(f"{run.folder} is {run.status}; allowed: a finished run, which the same command makes of it")
-    if run.damage:
-        raise RunError(f"{run.folder} is damaged: {run.damage}; allowed: a whole run")
+    run.check_whole()
     numbers = aggregate(run.samples, preset)
     tpf = numbers["tpf"]
     if not tpf:

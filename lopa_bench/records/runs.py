@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 TEXTS = ("prompt", "completion", "answer_text", "token_ids", "stop", "score_details", "error", "extracted")
 SAMPLE_COLUMNS = tuple(name for name in COLUMNS["samples"] if name not in TEXTS)
 OBJECTS = ("config", "host", "aggregates")  # columns of JSON that readers look into
+KINDS: Mapping[str, Mapping[str, type]] = {  # of what they find there, if it is there
+    "config": dict.fromkeys(("backend", "decoder", "imported", "model", "run", "task"), dict),
+    "host": {"ranks": dict, "workers": list},
+}
 IMPORTED = "imported"  # the backend of a run that another tool made (analysis/imported)
 # Settings that a run's name says anyway, or that change no row.
 SAID_BESIDE = (
@@ -164,6 +168,14 @@ class Run:
         """What the files of a finished run lack of what it says of itself; None for a whole one."""
         return shortfall(self.folder, self.row) if len(self.folders) == 1 else None
 
+    def check_whole(self) -> None:
+        """Raises RunError for a finished run that is damaged."""
+        if self.damage:
+            raise RunError(
+                f"{self.folder} is damaged: {self.damage}; the command that made it, started again, does what is lost "
+                "anew"
+            )
+
     def steps(self, columns: Sequence[str]) -> pa.Table:
         """Columns of the steps, without an order across samples; the steps of a sample are in their own order."""
         import pyarrow as pa
@@ -207,6 +219,11 @@ def _parsed(folders: Sequence[Path], row: Mapping[str, Any], column: str) -> Map
         raise RunError(f"{where}: {column} is not JSON ({error})") from None
     if not isinstance(value, Mapping):
         raise RunError(f"{where}: {column} is no object of JSON but {type(value).__name__}")
+    for name, kind in KINDS.get(column, {}).items():
+        if not isinstance(value.get(name), kind | None):
+            raise RunError(
+                f"{where}: {column}.{name} is {type(value[name]).__name__}; allowed: {kind.__name__} or null"
+            )
     return value
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from lopa_bench.console.numbers import plain, plain_lines
 from lopa_bench.errors import ConfigError, Locked, RunError, StorageError
 from lopa_bench.records.finding import find_run
-from lopa_bench.records.integrity import shortfall
 from lopa_bench.records.locks import Lock, is_locked
 from lopa_bench.records.reading import read_samples, read_steps
 from lopa_bench.records.runs import Run
@@ -96,8 +95,7 @@ def _check(run: Run) -> None:
             else f"did not finish ({'killed' if run.status == 'running' else run.status})"
         )
         raise RunError(f"{run.id} {state}; allowed: finished runs (the command that began it goes on with it)")
-    if reason := shortfall(run.folder, run.row):
-        raise RunError(f"{run.folder} is damaged: {reason}; the command that made it does what is lost anew")
+    run.check_whole()
 
 
 def send(run: Run, config: TrackerConfig, again: bool = False) -> int:
