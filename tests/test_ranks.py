@@ -126,7 +126,7 @@ def test_the_whole_grid(k: int, model: str) -> None:
         {"base": "sdar", "grid": "absolute", "confidence": "margin"},
         {"base": "sdar", "grid": "absolute", "select": "exact", "eager": True},
         {"base": "fast_dllm", "cache": "vicinity", "attention": "full", "warmup_steps": 2},
-        {"base": "dream", "block_size": None, "attention": "full", "eos_penalty": 3.0},
+        {"base": "fast_dllm", "fill": "schedule", "attention": "full", "eos_penalty": 3.0},
         {"select": "gate"},
         {"select": "exact"},
         {"select": "confirm", "confirm": 0.5},

@@ -58,8 +58,8 @@ class Cache:
         suffix: tuple[int, int] | None = None,
     ) -> Request:
         parts = [branch.ids[start:end] for branch in branches]
-        ahead = self.window.ahead(branches[0]) - start if end is None else 0
-        lengths = np.array([max(len(part), ahead) for part in parts])
+        reach = self.window.ahead(branches[0]) - start if end is None else 0
+        lengths = np.array([max(len(part), reach) for part in parts])
         ids = np.full((len(parts), lengths.max()), self.window.mask_id, dtype=np.int64)
         for row, part in enumerate(parts):
             ids[row, : len(part)] = part

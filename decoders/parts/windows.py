@@ -52,8 +52,8 @@ class Window:
         return self.borders.prompt, len(branch.ids)
 
     def ahead(self, branch: Branch) -> int:
-        """How far masks are fed behind the end of a text."""
-        return len(branch.ids)
+        """How far masks are fed behind the texts of a round whose anchor this is; 0 for none."""
+        return 0
 
 
 class Canvas(Window):
@@ -121,7 +121,7 @@ class Successive(Blocks):
         """As many blocks more as `eager` drafts of one position each can reach (FreeDave), none behind an end token."""
         config, newest = self.config, len(branch.masks) - 1
         if not config.eager or config.k == 0 or branch.ended:
-            return len(branch.ids)
+            return 0
         more = -(-(int(config.k) + 1) // self.borders.block)
         return self.borders.end_of(min(newest + more, self.borders.blocks))
 
