@@ -19,7 +19,7 @@ TASKS = {
 SELECTS = {"score": "LoPA", "gate": "LoPA, gated,", "confirm": "confirmed drafts", "exact": "exact lookahead"}
 BASES = {"greedy": "greedy", "fast_dllm": "Fast-dLLM", "d2f": "D2F", "dream": "Dream", "llada": "LLaDA", "sdar": "SDAR",
          "fast_dllm_v2": "Fast-dLLM v2", "llada2": "LLaDA2", "eb": "EB", "frechet": "Fréchet",
-         "entropy": "entropy", "klass": "KLASS", "multibd": "MultiBD",
+         "entropy": "entropy", "klass": "KLASS", "multibd": "MultiBD", "d3llm": "d3LLM",
          "joint_threshold": "joint threshold", "wino": "WINO", "saber": "Saber"}  # fmt: skip
 MODELS = {
     "dream_instruct": "Dream",

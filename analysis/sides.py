@@ -20,7 +20,7 @@ Point = tuple[Any, ...]  # values of TUNED
 LOOKAHEAD = ("confidence", "attention", "complete", "floor", "select", "gate", "confirm", "confirm_best")
 BASES = (
     *("greedy", "dream", "llada", "fast_dllm", "eb", "frechet", "entropy", "klass", "d2f"),
-    *("sdar", "fast_dllm_v2", "llada2", "multibd", "joint_threshold", "wino", "saber"),
+    *("sdar", "fast_dllm_v2", "llada2", "multibd", "d3llm", "joint_threshold", "wino", "saber"),
 )  # in the order of tables; others behind them
 
 

@@ -7,7 +7,7 @@ See docs/decoders.md for each algorithm and for how to add one.
 """
 
 from decoders.config import DecoderConfig, DecoderError, ScoreConfig
-from decoders.families.d2f import D2F, MULTIBD
+from decoders.families.d2f import D2F, D3LLM, MULTIBD
 from decoders.families.dream import DREAM
 from decoders.families.editing import JOINT_THRESHOLD, SABER, WINO
 from decoders.families.fast_dllm import FAST_DLLM
@@ -25,7 +25,7 @@ from decoders.spec import Base, Decoder
 from decoders.types import Edit, Generation, Keep, Prediction, Readout, Request, Step, Vocabulary
 
 _UNEDITED = (GREEDY, LLADA, DREAM, FAST_DLLM, D2F, SDAR, FAST_DLLM_V2, LLADA2, MULTIBD, EB, FRECHET, ENTROPY, KLASS)
-_ALL = (*_UNEDITED, JOINT_THRESHOLD, WINO, SABER)
+_ALL = (*_UNEDITED, D3LLM, JOINT_THRESHOLD, WINO, SABER)
 BASES: dict[str, Base] = {base.name: base for base in _ALL}
 
 

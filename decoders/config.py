@@ -48,10 +48,12 @@ class DecoderConfig:
     buffer_size: int | None = number(None, 1, 65536)
     attention: str | None = choice(None, "full", "block_causal")
     grid: str | None = choice(None, "prompt", "absolute")
-    cache: str | None = choice(None, "none", "exact", "prefix", "dual", "vicinity", "sub_block")
+    cache: str | None = choice(None, "none", "exact", "prefix", "dual", "vicinity", "sub_block", "delayed")
     prefix_look: int | None = number(None, 0, 65536)
     after_look: int | None = number(None, 0, 65536)
     warmup_steps: int | None = number(None, 0, 65536)
+    cache_delay: int | None = number(None, 0, 65536)
+    refresh_interval: int | None = number(None, 1, 65536)
     store: str | None = choice(None, "merged", "forward")
     # fill rule
     fill: str | None = None
@@ -76,7 +78,8 @@ class DecoderConfig:
     penalty: float | None = number(None, 0, 1_000_000)
     tau_add: float | None = number(None, 0, 1)
     tau_act: float | None = number(None, 0, 1, above=True)
-    forced: str | None = choice(None, "per_block", "global")
+    forced: str | None = choice(None, "per_block", "global", "first", "first_and_global")
+    early_stop: bool | None = None
     confidence: str | None = choice(None, *MEASURES)
     fill_confidence: str | None = choice(None, *MEASURES)
     # lookahead

@@ -236,6 +236,11 @@ def _check_together(config: DecoderConfig, base: Base) -> None:
         config.block_size = min(32, config.gen_length)
     _check_inside(config, base, rule)
     check_sampling(config, [name for name, part in base.fills.items() if part.timed])
+    if config.early_stop and config.decode_tail:
+        raise DecoderError(
+            "decoder.early_stop=true has no meaning with decoder.decode_tail=true, which fills what lies behind the "
+            "end token; allowed: false"
+        )
     config.grid = config.grid or "prompt"
     if config.grid not in base.window.grids:
         raise DecoderError(

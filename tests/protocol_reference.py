@@ -53,6 +53,7 @@ LM_EVAL = {  # key: its task file, the rows, examples, and whether a template is
     "lm_eval gsm8k, 4 examples in turns": ("gsm8k/gsm8k.yaml", "gsm8k", 4, "turns"),
     "lm_eval gsm8k_cot": ("gsm8k/gsm8k-cot.yaml", "gsm8k", 8, None),
     "lm_eval gsm8k_cot, no example, in turns": ("gsm8k/gsm8k-cot.yaml", "gsm8k", 0, "turns"),
+    "lm_eval gsm8k_cot_zeroshot": ("gsm8k/gsm8k-cot-zeroshot.yaml", "gsm8k", 0, None),
     "lm_eval gsm8k_cot_zeroshot, one turn": ("gsm8k/gsm8k-cot-zeroshot.yaml", "gsm8k", 0, "turn"),
     "lm_eval minerva_math": ("minerva_math/minerva_math_algebra.yaml", "math500", 4, None),
     "lm_eval minerva_math, one turn": ("minerva_math/minerva_math_algebra.yaml", "math500", 4, "turn"),
@@ -198,6 +199,8 @@ def told(data: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, list[str]
             ),
         ),
     )
+    begin = "Write a solution to the following problem and make sure that it passes the tests:\n```python\n"
+    yield "d3LLM humaneval", each("humaneval", lambda row: user(begin + row["prompt"] + "\n```\n "))
     yield "dInfer gsm8k_llada", each("gsm8k", lambda question: user(_dinfer(question)))
 
 

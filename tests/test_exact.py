@@ -39,7 +39,7 @@ def exact_of(config: DecoderConfig, k: int) -> tuple[DecoderConfig, DecoderConfi
 KEPT = (
     "gen_length", "block_size", "grid", "attention", "fill", "tokens_per_step", "steps", "factor", "first_position",
     "tau_conf", "tau_add", "tau_act", "forced", "decode_tail", "mask_logit", "denoising_steps", "store",
-    "gamma", "delta", "tau_entropy", "tau_run", "behind_end", "buffer_size", "top_p", "top_k", "alg_temp",
+    "gamma", "delta", "tau_entropy", "early_stop", "tau_run", "behind_end", "buffer_size", "top_p", "top_k", "alg_temp",
     "logits_eos_inf", "eos_penalty",
 )  # fmt: skip
 
@@ -88,7 +88,7 @@ CACHED = [
     *[(base, "full", "vicinity") for base in ("fast_dllm", "greedy")],
     *[(base, "full", cache) for base, cache in (("eb", "dual"), ("frechet", "prefix"), ("entropy", "none"))],
     *[(base, "block_causal", cache) for base in ("fast_dllm", "greedy", "llada") for cache in ("none", "exact")],
-    ("dream", "full", "none"),
+    *[("dream", "full", "none"), ("d3llm", "full", "none"), ("d3llm", "block_causal", "exact")],
     *[(base, "block_causal", cache) for base in ("sdar", "llada2", "multibd") for cache in ("none", "exact")],
     *[("fast_dllm_v2", "block_causal", cache) for cache in ("exact", "sub_block")],
 ]

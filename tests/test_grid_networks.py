@@ -91,8 +91,12 @@ def decoded(config: DecoderConfig, shift: Shift, batch: int) -> list[Generation]
     return generations  # type: ignore[return-value]
 
 
+FULL = ("greedy", "llada", "fast_dllm", "d2f", "d3llm", "dream")
+BLOCKWISE = ("sdar", "llada2", "fast_dllm_v2", "multibd")
+
+
 @pytest.mark.parametrize("shift", ["none", "shifted"])
-@pytest.mark.parametrize("name", ["greedy", "llada", "fast_dllm", "d2f", "sdar", "llada2", "fast_dllm_v2", "multibd"])
+@pytest.mark.parametrize("name", [name for name in (*FULL, *BLOCKWISE) if name != "dream"])
 def test_blocks_of_one_are_causal_decoding(name: str, shift: Shift) -> None:
     if name == "fast_dllm_v2" and shift == "none":
         pytest.skip("it needs shifted logits")
@@ -133,10 +137,6 @@ def test_packed_samples_decode_as_alone(config: DecoderConfig) -> None:
         for one, expected in zip(packed, alone):
             assert one.ids == expected.ids
             assert [step.positions for step in one.steps] == [step.positions for step in expected.steps]
-
-
-FULL = ("greedy", "llada", "fast_dllm", "d2f", "dream")
-BLOCKWISE = ("sdar", "llada2", "fast_dllm_v2", "multibd")
 
 
 @pytest.mark.parametrize("model", ["dream_a", "llada_a", "sdar_a", "sdar_moe_a", "fdv2_b", "llada2_a", "llada_moe_a"])

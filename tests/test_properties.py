@@ -43,7 +43,10 @@ VALUES = {
     "tau_add": UNIT,
     "tau_act": st.sampled_from([0.3, 0.95, 1.0]),
     "tau_conf": UNIT,
-    "forced": st.sampled_from(["per_block", "global"]),
+    "forced": st.sampled_from(["per_block", "global", "first", "first_and_global"]),
+    "early_stop": st.booleans(),
+    "cache_delay": st.integers(0, 3),
+    "refresh_interval": st.sampled_from([None, 1, 2, 5]),
     "confidence": MEASURE,
     "tokens_per_step": st.integers(1, 4),
     "store": st.sampled_from(["merged", "forward"]),
@@ -92,9 +95,12 @@ def configs(draw: Any, names: Collection[str] = BASES) -> DecoderConfig:
     chosen["fill"] = fill = draw(st.sampled_from(sorted(base.fills)))
     chosen["attention"] = attention = draw(st.sampled_from(sorted(base.window.caches)))
     chosen["cache"] = draw(st.sampled_from([None, *base.caches_under(attention)]))
-    read = {**base.window.reads, **(base.fills[fill].reads or {}), **CACHES[chosen["cache"] or "none"].reads}
+    cache = CACHES[chosen["cache"] or "none"]
+    read = {**base.window.reads, **(base.fills[fill].reads or {}), **cache.reads}
     for name in read.keys() & VALUES.keys():
         chosen[name] = draw(VALUES[name])
+    if chosen.get("early_stop"):
+        chosen["decode_tail"] = False
     for name in draw(st.sampled_from([(), tuple(SAMPLED)])):
         chosen[name] = draw(SAMPLED[name])
     if fill == "quota" and chosen["confidence"] in (None, "prob"):
@@ -118,7 +124,7 @@ def configs(draw: Any, names: Collection[str] = BASES) -> DecoderConfig:
         chosen["eos_penalty"] = draw(st.sampled_from([0.0, 3.0]))
     if not draw(st.booleans()) or rule.alone:
         return DecoderConfig(name=base.name, **chosen)
-    if draw(st.booleans()) and not rule.edits:
+    if draw(st.booleans()) and not rule.edits and not cache.counts:
         return _drafting(draw, base, chosen)
     kind = draw(st.sampled_from(sorted(SCORES)))
     score = ScoreConfig(kind=kind, **{name: draw(SCORE_VALUES[name]) for name in SCORES[kind].reads})
@@ -253,6 +259,8 @@ def test_k_0_is_the_base(config: DecoderConfig, seed: int) -> None:
         config = replace(config, name="lopa", base=config.name)
     ranks = "confidence" in (make_decoder(config).rule.reads or ())
     confidence = (config.confidence or config.fill_confidence) if ranks else None
+    if config.confidence_eos_eot_inf:
+        confidence = "prob"  # the only one that it goes with
     config = replace(config, k=0, fill_confidence=confidence)
     plain = replace(
         config,
@@ -266,6 +274,7 @@ def test_k_0_is_the_base(config: DecoderConfig, seed: int) -> None:
         gate=None,
         confirm=None,
         confirm_best=None,
+        eager=False,
         score=ScoreConfig(),
     )
     shifted = needs_shift(config)

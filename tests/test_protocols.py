@@ -34,6 +34,7 @@ REFERENCES = {
     ("gsm8k", "lm_eval_turns", 4, "lm_eval"): "lm_eval gsm8k, 4 examples in turns",
     ("gsm8k", "lm_eval_cot", 8, "keyed"): "lm_eval gsm8k_cot",
     ("gsm8k", "lm_eval_cot_turns", 0, "keyed"): "lm_eval gsm8k_cot, no example, in turns",
+    ("gsm8k", "lm_eval_cot_zeroshot", 0, "keyed"): "lm_eval gsm8k_cot_zeroshot",
     ("gsm8k", "lm_eval_cot_zeroshot_turn", 0, "keyed"): "lm_eval gsm8k_cot_zeroshot, one turn",
     ("gsm8k", "opencompass", 4, "keyed"): "opencompass gsm8k_gen_1d7fe4",
     ("gsm8k", "boxed", 0, "keyed"): "opencompass gsm8k_0shot_v2_gen_17d799",
@@ -55,6 +56,7 @@ REFERENCES = {
     ("mbpp", "opencompass", 3, "keyed"): "opencompass mbpp_gen_830460",
     ("mbpp", "opencompass_fence", 0, "keyed"): "opencompass sanitized_mbpp_mdblock",
     ("humaneval", "klass", 0, "keyed"): "KLASS humaneval",
+    ("humaneval", "d3llm", 0, "keyed"): "d3LLM humaneval",
     ("mbpp", "klass", 0, "keyed"): "KLASS mbpp",
     ("humaneval", "mbd_llada2", 0, "keyed"): "Diffulex llada2 humaneval",
     **{(kind, style, 0, "keyed"): f"{who} {task}"

@@ -169,8 +169,8 @@ WRONG_VALUES = [
     ("fail_fast=null", "true or false"),
     (
         "decoder=null",
-        "ar, d2f, diffusion_gemma, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, joint_threshold, "
-        "joint_threshold_hub, klass, llada, llada2, lopa, multibd, saber, sdar, served, wino",
+        "ar, d2f, d3llm, diffusion_gemma, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, "
+        "joint_threshold, joint_threshold_hub, klass, llada, llada2, lopa, multibd, saber, sdar, served, wino",
     ),
     ("decoder.k=0,2", "one value, -m decoder.k=0,2 for a job each, or \"decoder.k='0,2'\" for one value with a comma"),
     ("+decoder.k=3", "decoder.k=3"),

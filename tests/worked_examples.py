@@ -32,6 +32,7 @@ EXAMPLES = {
     "fast_dllm_v2": DecoderConfig(name="fast_dllm_v2", gen_length=12, block_size=4, sub_block_size=2, grid="absolute"),
     "llada2": DecoderConfig(name="llada2", gen_length=12, block_size=4, tau_conf=0.9, grid="absolute"),
     "multibd": DecoderConfig(name="multibd", gen_length=12, block_size=4, buffer_size=2, tau_conf=0.9, grid="absolute"),
+    "d3llm": DecoderConfig(name="d3llm", gen_length=12, block_size=4),
     "joint_threshold": DecoderConfig(name="joint_threshold", gen_length=12, block_size=6, tau_conf=0.4, tau_edit=0.5),
     "wino": DecoderConfig(name="wino", gen_length=12, block_size=12, tau_conf=0.5, tau_back=0.5),
     "saber": DecoderConfig(name="saber", gen_length=12, block_size=6),

@@ -65,7 +65,8 @@ class ByScore(Select):
         has left, the k most confident by `config.confidence`, best first.
         """
         confidence = view.measure(self.config.confidence or "prob")
-        open_N = anchor.ids[view.position] == self.parts.vocab.mask_id
+        lo, hi = self.parts.window.scope(anchor)  # an end token that the fill has found may leave less
+        open_N = (anchor.ids[view.position] == self.parts.vocab.mask_id) & (lo <= view.position) & (view.position < hi)
         if self.config.floor is not None:
             open_N &= view.prob > self.config.floor
         left = np.flatnonzero(open_N)

@@ -43,6 +43,29 @@ def top(confidence: np.ndarray, n: int) -> np.ndarray:
     return np.argsort(-confidence, kind="stable")[:n]
 
 
+def with_forced(
+    passed_N: np.ndarray, rank_N: np.ndarray, block_N: np.ndarray, activated_N: np.ndarray, how: str | None
+) -> np.ndarray:
+    """Which of N masks, in position order, are filled: those that passed, and the highest by rank (of equals the
+    leftmost) as `forced` says it:
+
+    - "per_block": of each activated block in which none passed (D2F);
+    - "global": of all, if none passed anywhere (LoPA eq. 1);
+    - "first": of the first block with masks, if none passed in it (d3LLM for Dream);
+    - "first_and_global": both of these (d3LLM for LLaDA).
+    """
+    filled_N = passed_N.copy()
+    if how in ("global", "first_and_global") and not passed_N.any():
+        filled_N[np.argmax(rank_N)] = True
+    if how == "global":
+        return filled_N
+    for block in dict.fromkeys((block_N[activated_N] if how == "per_block" else block_N[:1]).tolist()):
+        inside = np.flatnonzero(block_N == block)
+        if not passed_N[inside].any():
+            filled_N[inside[np.argmax(rank_N[inside])]] = True
+    return filled_N
+
+
 Uniform = Callable[[int], np.ndarray]
 
 
@@ -119,7 +142,8 @@ class Threshold(Fill):
     """Every mask with prob > tau_conf; where nothing passes, the most confident one is forced (LoPA eq. 1).
 
     `forced=per_block`: one in each activated block in which nothing passed (released); `global`: one in all, and only
-    if nothing passed anywhere (article). Fast-dLLM's rule is this one inside its current block.
+    if nothing passed anywhere (article); d3LLM's: `with_forced`. Fast-dLLM's rule is this one inside its
+    current block.
     """
 
     reads: ClassVar[Mapping[str, Any]] = {"tau_conf": 0.9, "forced": "per_block", "confidence": "prob"}
@@ -127,13 +151,7 @@ class Threshold(Fill):
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
         passed = view.prob > self.config.tau_conf
-        if self.config.forced == "global":
-            return np.flatnonzero(passed) if passed.any() else top(view.confidence, 1)
-        for block in dict.fromkeys(view.block[view.activated].tolist()):
-            inside = np.flatnonzero(view.block == block)
-            if not passed[inside].any():
-                passed[inside[np.argmax(view.confidence[inside])]] = True
-        return np.flatnonzero(passed)
+        return np.flatnonzero(with_forced(passed, view.confidence, view.block, view.activated, self.config.forced))
 
     def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
         return chosen[view.prob[chosen] > self.config.tau_conf]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from decoders.parts.fills import Fill, View, top
+from decoders.parts.fills import Fill, View, top, with_forced
 from decoders.state import Branch
 
 
@@ -88,7 +88,15 @@ class EntropyThreshold(Fill):
     follows_first = True
 
     def select(self, view: View, branch: Branch) -> np.ndarray:
-        entropy = entropies(view)
+        entropy, how = entropies(view), self.config.forced or "first"  # of one block the lowest, however it is said
         passed = entropy <= self.config.tau_entropy
-        passed[np.argmin(entropy)] = True
-        return np.flatnonzero(passed)
+        return np.flatnonzero(with_forced(passed, -entropy, view.block, view.activated, how))
+
+    def passes(self, view: View, chosen: np.ndarray) -> np.ndarray:
+        return chosen[entropies(view)[chosen] <= self.config.tau_entropy]
+
+
+class EntropyAcross(EntropyThreshold):
+    """d3LLM (arXiv 2601.07568): the same in several blocks, of which the first must not stand still (`forced`)."""
+
+    reads: ClassVar[Mapping[str, Any]] = {"tau_entropy": 0.5, "forced": "first"}

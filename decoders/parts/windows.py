@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from decoders.config import DecoderConfig
 from decoders.state import Borders, Branch
 
@@ -54,6 +56,15 @@ class Window:
     def ahead(self, branch: Branch) -> int:
         """How far masks are fed behind the texts of a round whose anchor this is; 0 for none."""
         return 0
+
+    def shown(self, branch: Branch) -> np.ndarray:
+        """The text [T] as the model sees it."""
+        return branch.ids
+
+    def _filled(self, branch: Branch, block: int) -> float:
+        """Filled fraction of a block; the prompt counts as full, and so does its tail in block 1."""
+        size = self.borders.end_of(block) - self.borders.begin_of(block)
+        return (size - branch.masks[block]) / size if block else 1.0
 
 
 class Canvas(Window):
@@ -217,11 +228,6 @@ class Pipeline(Window):
         """Whether one block more may be under way."""
         return True
 
-    def _filled(self, branch: Branch, block: int) -> float:
-        """Filled fraction of a block; the prompt counts as full, and so does its tail in block 1."""
-        size = self.borders.end_of(block) - self.borders.begin_of(block)
-        return (size - branch.masks[block]) / size if block else 1.0
-
 
 class Buffer(Pipeline):
     """MultiBD's pipeline: at most `buffer_size` blocks are under way (Diffulex).
@@ -243,3 +249,38 @@ class Buffer(Pipeline):
     def _has_room(self, branch: Branch) -> bool:
         assert self.config.buffer_size is not None
         return len(branch.masks) - branch.stored < self.config.buffer_size or branch.masks_left == 0
+
+
+class Widening(Window):
+    """d3LLM's: the whole text is visible from the start, and more and more of its blocks take part (`activated`).
+
+    The next one joins when the newest is filled to tau_add, one block a round. With `early_stop` what lies behind the
+    first end token takes no part any more, and the model sees that token all over it. Finished blocks that are kept
+    have not seen what lies behind them, which full attention would have them see: it goes with `delayed` alone.
+    """
+
+    reads: ClassVar[Mapping[str, Any]] = {"block_size": None, "tau_add": 0.1, "early_stop": False}
+    caches: ClassVar[Mapping[str, tuple[str, ...]]] = {"full": ("none", "delayed"), "block_causal": ("none", "exact")}
+
+    def advance(self, branch: Branch) -> None:
+        newest = self._newest(branch)
+        assert self.config.tau_add is not None
+        if newest < self.borders.blocks and self._filled(branch, newest) >= self.config.tau_add:
+            branch.activated[newest + 1] = True
+
+    def scope(self, branch: Branch) -> tuple[int, int]:
+        end, stop = self.borders.end_of(self._newest(branch)), self._stop(branch)
+        return self.borders.prompt, end if stop is None else min(end, stop)
+
+    def shown(self, branch: Branch) -> np.ndarray:
+        stop = self._stop(branch)
+        if stop is None:
+            return branch.ids
+        return np.concatenate([branch.ids[:stop], np.full(len(branch.ids) - stop, branch.ids[stop])])
+
+    def _newest(self, branch: Branch) -> int:
+        return max(block for block, takes_part in enumerate(branch.activated) if takes_part)
+
+    def _stop(self, branch: Branch) -> int | None:
+        """The end token behind which nothing is of interest."""
+        return branch.end if self.config.early_stop else None

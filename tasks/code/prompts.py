@@ -54,6 +54,7 @@ HUMANEVAL_STYLES = {
     "opencompass": Style(),
     "opencompass_read": Style(),
     "klass": Style(),
+    "d3llm": Style(),
     "mbd_llada2": Style(("<|role_end|>", "</s>")),
 }
 

@@ -2,7 +2,8 @@
 
 Sources: lm_eval 0.4.9 (MIT) humaneval_instruct and mbpp_instruct; OpenCompass (Apache-2.0) humaneval_gen_8e312c,
 humaneval_openai_sample_evals_gen_dcae0e, mbpp_gen_830460 and sanitized_mbpp_mdblock_0shot_nocot_gen_a2e416; KLASS
-(src/llada_evaluation.py, MIT); Diffulex (humaneval_dinfer_dmax_chat, MIT).
+(src/llada_evaluation.py, MIT); Diffulex (humaneval_dinfer_dmax_chat, MIT); d3LLM (utils_LLaDA/eval_llada.py,
+Apache-2.0).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ HUMANEVAL_TURNS = {
     "opencompass_read": "Read the following function signature and docstring, and fully implement the function "
     "described. Your response should only contain the code for this function.\n{code}",
     "klass": CODE,
+    "d3llm": "Write a solution to the following problem and make sure that it passes the tests:\n"
+    "```python\n{code}\n```\n ",
     "mbd_llada2": "Write a solution to the following problem and make sure that it passes the tests:\n"
     "```python\n{code}\n```\n\nPlease enclose your code within delimiters as follows:\n"
     "```python\n# YOUR CODE HERE\n```\n\n",
