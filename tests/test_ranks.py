@@ -15,10 +15,11 @@ import pytest
 import torch
 
 from decoders import DecoderConfig, Vocabulary, decode, make_decoder
-from decoders.types import Decode
+from decoders.types import Decode, Keep
 from lopa_bench.backends.local import LocalBackend, Pending
 from lopa_bench.backends.outcome import Outcome
 from lopa_bench.backends.ranks.backend import RankedBackend
+from lopa_bench.backends.ranks.session import RankedSession
 from lopa_bench.backends.ranks.share import Share, pack, unpack
 from lopa_bench.errors import BackendError
 from lopa_bench.models.checkpoint.folders import locate
@@ -222,6 +223,19 @@ def test_a_cache_that_differs_is_found_by_the_check() -> None:
         BackendError, match=r"branch_check: rank 1 keeps other keys and values than rank 0 for positions"
     ):
         on_ranks(local, 2, jobs(local, k=3), "single_phase", meddle=meddle)
+
+
+def test_a_cache_that_is_damaged_later_is_found_behind_the_next_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = RankedSession._commit
+
+    def damaging(session: RankedSession, keep: Keep) -> None:
+        if session.link.rank == 1 and keep.start > 3:
+            session.cache.v_LKPE[-1, 0, 2, 0] += 0.01
+        commit(session, keep)
+
+    monkeypatch.setattr(RankedSession, "_commit", damaging)
+    with pytest.raises(BackendError, match=r"rank 1 keeps other keys and values than rank 0 for positions \[0, \d+\)"):
+        on_ranks(network(), 2, jobs(network(), k=3, gen_length=24, block_size=4))
 
 
 def test_single_phase_is_left_where_branches_differ_in_what_is_kept() -> None:

@@ -117,9 +117,10 @@ class RankedSession(Session):
             apart = apart_L2KWE[:, :, :, start:end].max()
             found = np.concatenate(self.link.gather(apart.cpu().numpy().reshape(1)))
             if wrong := [rank for rank, value in enumerate(found) if not value <= limit]:
+                what = "other keys and values than rank 0" if wrong[0] else "keys and values that are not finite"
                 raise BackendError(
-                    f"backend.branch_check: rank {wrong[0]} keeps other keys and values than rank 0 for positions "
-                    f"[{start}, {end}): they differ by {found[wrong[0]]:.3g} of the largest"
+                    f"backend.branch_check: rank {wrong[0]} keeps {what} for positions [{start}, {end}): they differ "
+                    f"by {found[wrong[0]]:.3g} of the largest"
                 )
 
     def read_here(self, rows_N: np.ndarray) -> slice:
