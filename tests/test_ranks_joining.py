@@ -156,6 +156,18 @@ def test_a_rank_without_a_sign_of_life_is_told_from_one_that_lives_and_stands_st
     assert "gives no sign of life" in silent
 
 
+def test_a_rank_that_was_stopped_itself_says_so(three: list[Ranks]) -> None:
+    """By Ctrl-Z, say: the others waited for it, and are gone when it goes on."""
+    joined(three)
+    for one in three[1:]:
+        one.fail(LostContact("rank 0 gives no sign of life"))
+        one._is_over.set()
+    time.sleep(0.2)
+    assert re.match(
+        r"rank 0 of 3 .*stood still itself, and the others left; what", str(three[0].explain(RuntimeError()))
+    )
+
+
 def test_inside_a_branch_the_rank_is_named_that_came_to_fewer_sums(three: list[Ranks]) -> None:
     """The others of its branch wait for it in a sum, those of further branches at the end of the forward."""
     joined(three)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -164,15 +165,19 @@ class Ranks:
                         return self._gone(rank, reason)
                 time.sleep(0.1)
             now = {rank: self._beat_of(rank) for rank in others}
+            silent = {rank: self._word_of(rank) for rank in others if before[rank] == now[rank]}
         except RuntimeError:
             return self._gone(0, GONE_WITH_STORE)
-        for rank in others:
-            if before[rank] == now[rank] and self._word_of(rank) is None:
+        for rank, word in silent.items():
+            if word is None:
                 return self._gone(rank, "gives no sign of life")
+        if len(silent) == len(others):  # all of them said that they leave
+            return self._gone(self.place.rank, "stood still itself, and the others left")
         last = min(others, key=lambda rank: _entered(now[rank]))
         if _entered(now[last]) < self.entered:
             return self._gone(last, f"stands still: it lives, but no answer came in {self.timeout_s:g} s")
-        return RankError(f"the ranks lost each other: {str(error).splitlines()[0]}; {GOES_ON}")
+        reason = re.sub(r"^\[[^]]*\] ", "", (str(error).splitlines() or [""])[0]).partition(". ")[0]
+        return RankError(f"the ranks lost each other: {reason}; {GOES_ON}")
 
     def fail(self, error: BaseException) -> None:
         """Leaves word of what ends this rank; that another one did is no fault of its own."""
