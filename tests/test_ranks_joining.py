@@ -12,7 +12,7 @@ import pytest
 
 from lopa_bench.backends.ranks import joining
 from lopa_bench.backends.ranks.facts import differences
-from lopa_bench.backends.ranks.joining import Dismissed, LostContact, RankError, Ranks
+from lopa_bench.backends.ranks.joining import LOST, Dismissed, LostContact, RankError, Ranks
 from lopa_bench.backends.ranks.place import Place
 
 FACTS = {"decoder": {"k": 7}, "model": {"weights_sha256": "a" * 64}, "product": {"torch": "2.13.0"}}
@@ -159,13 +159,15 @@ def test_a_rank_without_a_sign_of_life_is_told_from_one_that_lives_and_stands_st
 def test_a_rank_that_was_stopped_itself_says_so(three: list[Ranks]) -> None:
     """By Ctrl-Z, say: the others waited for it, and are gone when it goes on."""
     joined(three)
+    three[0].started(2, Process(78, f"ended with status {LOST}"))  # the store did not answer it either
+    three[1].fail(LostContact("rank 0 gives no sign of life"))
     for one in three[1:]:
-        one.fail(LostContact("rank 0 gives no sign of life"))
         one._is_over.set()
     time.sleep(0.2)
-    assert re.match(
-        r"rank 0 of 3 .*stood still itself, and the others left; what", str(three[0].explain(RuntimeError()))
-    )
+    said = r"rank 0 of 3 .*was not heard of for 20 s \(it was stopped, or cut off\), and the others left; what"
+    assert re.match(said, str(three[0].explain(RuntimeError())))
+    with pytest.raises(RankError, match=said):
+        three[0].turn()
 
 
 def test_inside_a_branch_the_rank_is_named_that_came_to_fewer_sums(three: list[Ranks]) -> None:

@@ -20,7 +20,7 @@ import torch
 
 from lopa_bench.backends.local import LocalBackend, Pending
 from lopa_bench.backends.ranks.backend import RankedBackend
-from lopa_bench.backends.ranks.joining import LOST, Dismissed, LostContact, Ranks
+from lopa_bench.backends.ranks.joining import LOST, Dismissed, RankError, Ranks
 from lopa_bench.backends.ranks.link import MeshLink
 from lopa_bench.backends.ranks.mesh import Mesh, link_of
 from lopa_bench.backends.ranks.place import Place, placed
@@ -196,7 +196,7 @@ def main(channel: Channel) -> None:
         sys.exit(1)
     try:
         _follow(plan, ranks)
-    except LostContact:
+    except RankError:  # of another rank
         os._exit(LOST)
     except BackendError:
         os._exit(1)

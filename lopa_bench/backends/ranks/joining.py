@@ -165,14 +165,14 @@ class Ranks:
                         return self._gone(rank, reason)
                 time.sleep(0.1)
             now = {rank: self._beat_of(rank) for rank in others}
-            silent = {rank: self._word_of(rank) for rank in others if before[rank] == now[rank]}
+            silent = [rank for rank in others if before[rank] == now[rank]]
+            left = [rank for rank in silent if self._has_left(rank)]
         except RuntimeError:
             return self._gone(0, GONE_WITH_STORE)
-        for rank, word in silent.items():
-            if word is None:
-                return self._gone(rank, "gives no sign of life")
-        if len(silent) == len(others):  # all of them said that they leave
-            return self._gone(self.place.rank, "stood still itself, and the others left")
+        if left != silent:
+            return self._gone(next(rank for rank in silent if rank not in left), "gives no sign of life")
+        if left == others:
+            return self._gone(self.place.rank, self._not_heard)
         last = min(others, key=lambda rank: _entered(now[rank]))
         if _entered(now[last]) < self.entered:
             return self._gone(last, f"stands still: it lives, but no answer came in {self.timeout_s:g} s")
@@ -216,6 +216,8 @@ class Ranks:
                 judged = time.monotonic()
                 for rank in range(self.place.size) if self.place.leads else (0,):
                     self._check_alive(rank)
+                if self.place.leads and all(map(self._has_left, range(1, self.place.size))):
+                    raise self._gone(0, self._not_heard)
                 if within is not None and judged - began > within:
                     does = "stands still: no answer came" if self._turns else "did not join"
                     raise self._gone(by, f"{does} in {within:g} s (backend.rank_timeout_s)")
@@ -243,11 +245,21 @@ class Ranks:
         if word is not None and word.startswith("failed: "):
             return word
         child = self.children.get(rank)
-        if child is not None and not child.is_alive and word is None:
+        if child is not None and not child.is_alive and not self._has_left(rank):
             return child.ended()
         if word is not None and rank == 0:
             return "ended the decode"
         return None
+
+    def _has_left(self, rank: int) -> bool:
+        """Whether it went because of another one; it could say so if the store answered it."""
+        child = self.children.get(rank)
+        is_lost = child is not None and not child.is_alive and child.ended().startswith(f"ended with status {LOST}")
+        return is_lost or self._word_of(rank) == "lost"
+
+    @property
+    def _not_heard(self) -> str:
+        return f"was not heard of for {self.timeout_s:g} s (it was stopped, or cut off), and the others left"
 
     def _say(self, word: str) -> None:
         with suppress(RuntimeError):
