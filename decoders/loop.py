@@ -103,14 +103,13 @@ class _Run:
         rule = self.fill
         if request.readout.fading:
             request = replace(request, fade=np.array([rule.fade(branch) for branch in branches]))
-        if rule.predicts == "masked" and not rule.shadowed:
+        if not (rule.predicts_filled or rule.shadowed):
             return request
         scopes = [self.window.scope(branch) for branch in branches]
         lo, hi = min(scope[0] for scope in scopes), max(scope[1] for scope in scopes)
         shadow = (lo, hi) if rule.shadowed else None
-        if rule.predicts == "masked":
+        if not rule.predicts_filled:
             return replace(request, shadow=shadow)
-        lo = self.window.borders.prompt if rule.predicts == "text" else lo
         # A block may be kept from a forward that ends with it, whose last position says what stands behind it.
         return replace(request, predict=(max(lo, request.start), hi), shadow=shadow, behind=self.window.revisits)
 

@@ -142,6 +142,16 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"k": 2, "select": "exact", "temperature": 0.5}, "decoder.temperature=0.5 is not supported by decoder.select="),
     ({"base": "dream", "k": 2, "select": "exact", "empty_steps": "run"}, "decoder.empty_steps=run is not supported by"),
     ({"name": "d2f", "select": "exact"}, "decoder.select=exact has no meaning for decoder=d2f"),
+    ({"name": "wino", "temperature": 0.5}, "decoder.temperature=0.5 is not supported by decoder.fill=wino"),
+    ({"name": "saber", "cache": "dual"}, "decoder.cache=dual is not supported by saber; allowed: none"),
+    ({"name": "joint_threshold", "attention": "full"}, "allowed: block_causal"),
+    ({"name": "lopa", "base": "wino", "k": 2}, "what its own forward before has filled; allowed: 0"),
+    ({"name": "lopa", "base": "saber", "k": "auto"}, "since its own forward before; allowed: 0"),
+    ({"name": "lopa", "base": "joint_threshold", "k": 2, "select": "exact"}, "decoder.select=exact is not supported"),
+    ({"name": "lopa", "base": "joint_threshold", "k": "auto"}, "decoder.k=auto is not supported"),
+    ({"name": "fast_dllm", "tau_run": 0.3}, "allowed: decoder.fill=hierarchy, which read it"),
+    ({"name": "joint_threshold", "tau_edit": 1.5}, "decoder.tau_edit=1.5 is not allowed"),
+    ({"name": "joint_threshold", "tau_back": 0.5}, "decoder.tau_back=0.5 has no meaning"),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoders import Base, DecoderConfig, DecoderError, decode, make_decoder
+from decoders import Base, DecoderConfig, decode, make_decoder
 from decoders.parts.editing_fills import JointThreshold, Saber, Wino
 from decoders.parts.fills import Fill, View, top
 from decoders.parts.set_fills import Hierarchy
@@ -73,6 +74,30 @@ def test_the_cap_ends_a_block_that_never_stands_still_in_both_ways(cap: int) -> 
         assert [len(step.positions) for step in made.steps] == [4, *[0] * looks]
         assert [len(step.edits or ()) for step in made.steps] == [0, *[4] * cap, *[0] * (looks - cap)]
     assert texts == {(1, 1, 1, 1) if cap % 2 == 0 else (2, 2, 2, 2)}
+
+
+def test_the_slowest_decode_ends_within_its_budget() -> None:
+    """One mask a forward, as nothing passes; then as many looks as the cap allows, and the one that changes nothing."""
+    for cap in (0, 1, 3):
+        assert run(flipping, joint(tau_conf=1.0, max_post_edit=cap)).forwards == 4 + cap + 1
+
+
+def test_an_end_token_that_is_edited_away_ends_nothing_and_one_that_an_edit_brings_ends_the_text() -> None:
+    config, more = replace(joint(), gen_length=8), [5, 6, 5, 6]
+    away = run(turning([1, END, 3, 4, *more], [1, 2, 3, 4, *more]), config)
+    assert (away.ids, away.finish_reason) == ((1, 2, 3, 4, *more), "length")
+    brought = run(turning([1, 2, 3, 4, *more], [1, END, 3, 4, *more]), config)
+    assert (brought.ids, brought.finish_reason, brought.window_tokens) == ((1, END), "eos", 4)
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_penalty_holds_down_the_token_that_stands_left_in_the_same_block(shifted: bool) -> None:
+    """Everywhere 3 is best and 5 the next: they come to alternate, anew in each block."""
+    logits = np.log([0.02, 0.02, 0.02, 0.6, 0.01, 0.3, 0.01, 0.01, 0.005, 0.005])
+    made = run(
+        lambda ids, start: np.tile(logits, (*ids.shape, 1)), replace(joint(penalty=2.0), gen_length=8), shifted=shifted
+    )
+    assert made.ids == (3, 5, 3, 5) * 2
 
 
 def test_where_too_few_pass_the_best_are_filled() -> None:
@@ -212,27 +237,6 @@ def test_hierarchy_fills_the_best_of_every_run_of_masks() -> None:
     assert choose.select(low, Branch.start([0])).tolist() == [2]  # the best of all, whatever it is
     blocks = View(**{**vars(view_of([1, 2], [0.6, 0.7])), "block": np.array([1, 2])})
     assert choose.select(blocks, Branch.start([0])).tolist() == [0, 1]  # a run ends with its block
-
-
-REFUSED = [
-    ({"name": "wino", "temperature": 0.5}, "decoder.temperature=0.5 is not supported by decoder.fill=wino"),
-    ({"name": "saber", "cache": "dual"}, "decoder.cache=dual is not supported by saber; allowed: none"),
-    ({"name": "joint_threshold", "attention": "full"}, "allowed: block_causal"),
-    ({"name": "lopa", "base": "wino", "k": 2}, "what its own forward before has filled; allowed: 0"),
-    ({"name": "lopa", "base": "saber", "k": "auto"}, "since its own forward before; allowed: 0"),
-    ({"name": "lopa", "base": "joint_threshold", "k": 2, "select": "exact"}, "decoder.select=exact is not supported"),
-    ({"name": "lopa", "base": "joint_threshold", "k": "auto"}, "decoder.k=auto is not supported"),
-    ({"name": "fast_dllm", "tau_run": 0.3}, "allowed: decoder.fill=hierarchy, which read it"),
-    ({"name": "joint_threshold", "tau_edit": 1.5}, "decoder.tau_edit=1.5 is not allowed"),
-    ({"name": "joint_threshold", "tau_back": 0.5}, "decoder.tau_back=0.5 has no meaning"),
-]
-
-
-@pytest.mark.parametrize(("settings", "words"), REFUSED)
-def test_what_does_not_go_with_editing_is_refused_with_the_reason(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(DecoderError) as refused:
-        make_decoder(DecoderConfig(**settings))
-    assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["joint_threshold", "wino"])

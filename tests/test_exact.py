@@ -190,6 +190,17 @@ def test_a_wrong_draft_costs_rows_and_nothing_else() -> None:
     assert ahead.rows > alone.rows
 
 
+def test_a_draft_is_told_what_the_row_before_it_gives_its_tokens() -> None:
+    """Where it came true that is the probability with which the base fills them."""
+    config, several = DecoderConfig(base="greedy", k=4, select="exact", gen_length=8, block_size=8), 0
+    for seed in range(20):
+        for step in run(of_text(seed, nudge=0.1), config).steps:
+            taken = step.taken_probs or ()
+            assert (step.fresh_probs or ())[: len(taken)] == taken
+            several += len(taken) > 1
+    assert several
+
+
 def test_random_fills_draw_the_numbers_that_the_base_draws() -> None:
     """Drafts read the random numbers ahead and take none."""
     config = DecoderConfig(base="dream", fill="origin", k=3, select="exact", gen_length=12, steps=6, decode_tail=True)

@@ -64,6 +64,21 @@ def test_the_calls_of_a_plan_are_those_of_the_decoder(
     assert [(call.rows, call.width, call.start) for call in calls] == expected
 
 
+def test_the_logits_of_shadows_are_read_too() -> None:
+    """Of 32 masks and 8 shadows, and of one mask less with each position that is filled."""
+    wino = demand(decoder={"name": "wino", "k": 0})
+    assert [call.logits for call in first_calls(wino.decoder, wino.prompt, VOCABULARY)] == [40, 39, 38]
+
+
+def test_no_more_texts_are_under_way_than_there_are(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Demand] = []
+    plan = engine(tiny_model).plan
+    plan.config.run.batch = 64
+    monkeypatch.setattr(masked, "check_memory", lambda run, *_: seen.append(run))
+    masked.MaskedEngine(plan)
+    assert [run.batch for run in seen] == [len(plan.units)] == [2]
+
+
 def test_a_run_that_fits_says_nothing_and_one_that_may_not_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     run = demand()
     check_memory(run, None, "mps")

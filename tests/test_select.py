@@ -40,6 +40,12 @@ def test_a_branch_wins_the_gate_only_with_a_token_that_the_anchors_row_still_hol
     assert won > 20
 
 
+def test_a_confirmed_branch_gains_its_own_position() -> None:
+    """Predictions stand still: the anchor, whose masks are surer, would fill one, the branch has then filled two."""
+    made = run(fixed([0.9, 0.8, 0.7, 0.6, 0.55]), on("greedy", gen_length=5, k=1, select="gate"))
+    assert [step.winner for step in made.steps] == [0, 1, 1]
+
+
 def test_confirmed_drafts_over_greedy_are_greedy() -> None:
     """One token a step: what the rule confirms is what it fills."""
     for seed in SEEDS:
@@ -62,6 +68,8 @@ def test_a_threshold_confirms_what_the_rule_alone_would_not_fill() -> None:
     assert run(turning, likely).steps[1].base_fills == (1, 1, 1, 1)
     assert run(turning, likely).steps[1].taken_probs == pytest.approx((0.62, 0.64, 0.66))
     assert run(turning, replace(likely, confirm_best=True)).steps[1].base_fills == (1,)
+    least = (run(turning, likely).steps[1].taken_probs or ())[0]
+    assert run(turning, replace(config, confirm=least)).steps[1].base_fills == (1,)  # at exactly its threshold it waits
 
 
 def turning(ids: np.ndarray, start: int) -> np.ndarray:

@@ -172,7 +172,12 @@ WRONG_VALUES = [
         "ar, d2f, d3llm, diffusion_gemma, dream, eb, entropy, fast_dllm, fast_dllm_v2, frechet, greedy, "
         "joint_threshold, joint_threshold_hub, klass, llada, llada2, lopa, multibd, saber, sdar, served, wino",
     ),
-    ("decoder.k=0,2", "one value, -m decoder.k=0,2 for a job each, or \"decoder.k='0,2'\" for one value with a comma"),
+    ("model.name=a,b", "one value (\"model.name='a,b'\" if it has a comma), or -m model.name=a,b for a job each"),
+    (
+        "decoder.k=0,2",
+        "one value (an integer from 0 to 1024, or auto; a number has a point, no comma), or -m decoder.k=0,2 "
+        "for a job each",
+    ),
     ("+decoder.k=3", "decoder.k=3"),
     ("backend.threads=99999999999999999999", "integers up to 9223372036854775807"),
 ]

@@ -40,7 +40,7 @@ class JointThreshold(Fill):
         "tokens_per_step": 1,
     }
     edits = True
-    predicts = "block"
+    predicts_filled = True
 
     @property
     def budget(self) -> int:
@@ -119,7 +119,7 @@ class Saber(Fill):
 
     reads: ClassVar[Mapping[str, Any]] = {"tokens_per_step": 2}
     edits = True
-    predicts = "text"
+    predicts_filled = True
     alone = "it goes by how far a prediction moved since its own forward before"
 
     def select(self, view: View, branch: Branch) -> np.ndarray:

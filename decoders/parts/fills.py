@@ -76,17 +76,17 @@ class Fill:
     that it may read any default of its decoder. `measures`: what it needs of a prediction beside the probability and
     the ranking confidence. `follows_first`: whether it can go on where `FirstPosition` began.
 
-    `edits`: whether it changes filled positions; such a rule answers with `decide`. `predicts`: of what it needs a
-    prediction: "masked" positions, the whole "block" under way, or the whole "text" up to its end. `shadowed`: whether
-    the block under way needs a shadow (`Request.shadow`). `alone`: why no branch can stand beside it, if none can.
-    `timed`: whether its steps have a time, by which `eos_penalty` fades.
+    `edits`: whether it changes filled positions; such a rule answers with `decide`. `predicts_filled`: whether it needs
+    predictions of the filled positions that take part, not of masks alone; `shadowed`: whether it needs their shadows
+    (`Request.shadow`). `alone`: why no branch can stand beside it, if none can. `timed`: whether its steps have a time,
+    by which `eos_penalty` fades.
     """
 
     reads: ClassVar[Mapping[str, Any] | None] = None
     measures: ClassVar[tuple[str, ...]] = ()
     follows_first: ClassVar[bool] = False
     edits: ClassVar[bool] = False
-    predicts: ClassVar[str] = "masked"
+    predicts_filled: ClassVar[bool] = False
     shadowed: ClassVar[bool] = False
     alone: ClassVar[str] = ""
     timed: ClassVar[bool] = False

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import ConfigKeyError, InterpolationResolutionError, OmegaConfBaseException, ValidationError
 
+from decoders.allowed import WORDS
 from decoders.config import DecoderError
 from lopa_bench.errors import BackendError, ConfigError, Locked, StorageError, WorkerError
 from lopa_bench.settings.arguments import config_folders, no_setting
@@ -18,6 +19,7 @@ from lopa_bench.settings.known import groups, is_mapping, takes
 from lopa_bench.settings.spelling import meant, nearest
 from tasks.types import TaskError
 
+NUMBERS = (WORDS[int], WORDS[float])
 MANY = 15  # choices of a folder that are listed even if another was asked for
 QUOTES = "a value with special characters needs quotes inside the shell's own, such as \"model.name='a, b'\""
 
@@ -149,10 +151,10 @@ def _hydra(error: HydraException, arguments: Sequence[str]) -> str:
     if found := re.match(r"Ambiguous value for argument '(.*?)' 1\.", text):
         word = found[1]
         name, _, value = word.partition("=")
-        return (
-            f"{word} has several values, and this is no sweep; allowed: one value, -m {word} for a job each, or "
-            f"\"{name}='{value}'\" for one value with a comma"
-        )
+        kind, quoted = takes(name), f"\"{name}='{value}'\" if it has a comma"
+        one = f"{kind}; a number has a point, no comma" if kind.startswith(NUMBERS) else quoted
+        several = "has several values, and this is no sweep"
+        return f"{word} {several}; allowed: one value ({one}), or -m {word} for a job each"
     if found := re.match(r"Could not append to config\. An item is already at '(.*?)'", text):
         value = _value(found[1], arguments) or "VALUE"
         return f"+{found[1]}={value} adds what is there already; allowed: {found[1]}={value}"
