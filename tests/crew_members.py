@@ -15,7 +15,7 @@ FOREVER = 60.0
 
 def echo(channel: Channel) -> None:
     """Answers each message with itself and what it sees of its environment."""
-    inbox = Inbox(channel, lambda: os._exit(0))
+    inbox = Inbox(channel, lambda _: os._exit(0))
     while (message := inbox.receive()) is not None:
         channel.send(**message, pid=os.getpid(), device=os.environ.get("DEVICE"))
 
@@ -27,7 +27,7 @@ def fail(channel: Channel) -> None:
 
 def be_deaf(channel: Channel) -> None:
     """Works on and never looks at its channel."""
-    Inbox(channel, lambda: os._exit(0))
+    Inbox(channel, lambda _: os._exit(0))
     channel.send(pid=os.getpid())
     os.kill(os.getpid(), signal.SIGINT)  # which a terminal would send to the whole group
     time.sleep(FOREVER)

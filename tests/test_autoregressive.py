@@ -45,9 +45,11 @@ def test_every_token_is_one_step_and_the_first_one_reads_the_prompt(model: Causa
 
 
 def test_a_text_is_cut_at_the_length(model: CausalModel) -> None:
+    before = model.forwards
     outcome = decode_text(model, model.codec.ids_of(PROMPT), 3, temperature=0.0, seed=0)
     assert outcome.generation is not None
     assert (outcome.status, outcome.generation.forwards) == ("length", 3)
+    assert model.forwards - before == 3
 
 
 def test_with_a_temperature_the_seed_decides(model: CausalModel) -> None:

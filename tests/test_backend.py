@@ -63,7 +63,7 @@ def test_packed_samples_decode_as_alone(config: DecoderConfig, model: str) -> No
 def test_packed_samples_share_their_model_calls() -> None:
     local = backend(fixed([0.5] * 4))
     outcomes = dict(local.stream([job(DecoderConfig(name="greedy", gen_length=4), [0])] * 3, batch=3))
-    assert local.model.calls == 4  # type: ignore[union-attr]
+    assert local.model.calls == local.forwards == 4  # type: ignore[union-attr]
     assert [outcome.generation.forwards for outcome in outcomes.values() if outcome.generation] == [4, 4, 4]
 
 

@@ -59,8 +59,10 @@ def model(folder: Path) -> CausalModel:
 
 
 def test_text_and_forwards_are_those_of_its_own_generate(model: CausalModel) -> None:
-    prompt = [5, 6, 7, 8, 9]
+    prompt, before = [5, 6, 7, 8, 9], model.forwards
     outcome = decode_canvases(model, prompt, 40, seed=3)
+    assert outcome.generation is not None
+    assert model.forwards - before == outcome.generation.forwards
     torch.manual_seed(3)
     theirs = model.network.generate(
         torch.tensor([prompt]), max_new_tokens=40, eos_token_id=list(model.end_ids), pad_token_id=0

@@ -104,6 +104,7 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "model.quantize": "w8a8",
     "run.seed": 1, "run.batch": 2, "run.warmup": 0, "run.shard": "0/2", "run.devices": "2",
     "run.same_devices": True,
+    "run.stall_s": 60.0,
     "run.preset": "lopa_dream", "run.out": "elsewhere", "run.progress": False, "run.json": "never",
     "backend.name": "another", "backend.device": "cuda:1", "backend.threads": 3,
     "backend.attention": "fused", "backend.compile": "compile",

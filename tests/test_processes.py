@@ -92,7 +92,7 @@ def test_no_child_outlives_a_parent_that_is_killed_and_none_takes_ctrl_c() -> No
 def test_an_inbox_tells_messages_in_order_and_then_the_end() -> None:
     here, there = (Channel(connection) for connection in Pipe())
     ended: list[int] = []
-    inbox = Inbox(there, lambda: ended.append(1))
+    inbox = Inbox(there, lambda _: ended.append(1))
     here.send(n=1, numbers=np.array([1.5, 2.5]), one=np.int64(3))
     here.send(n=2)
     assert inbox.receive() == {"n": 1, "numbers": [1.5, 2.5], "one": 3}

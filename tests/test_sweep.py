@@ -25,6 +25,7 @@ from lopa_bench.settings.config import structured
 from lopa_bench.sweep import jobs
 from lopa_bench.sweep.jobs import JobReport, fill_in
 from lopa_bench.sweep.multirun import Sweep, SweepTable, _expected, conclude
+from lopa_bench.system.processes import pass_on
 from tests.test_records import run_row
 from tests.warm import FAULTS, ROOT, Warm
 
@@ -135,6 +136,7 @@ def test_wrong_settings_of_a_sweep_are_one_message_and_no_job(warm: Warm, settin
         (-9, None, 1, "out_of_memory"),
         (-11, None, 1, "killed"),
         (-6, {"status": "finished"}, 0, "killed"),
+        (-40, None, 0, "killed"),  # a signal without a name
         (3, {"status": "finished"}, 0, "failed"),
     ],
 )
@@ -277,7 +279,7 @@ def test_what_a_job_says_is_read_to_its_end_although_nothing_can_be_written() ->
     """A full pipe would hold the job up."""
     source = io.BytesIO(b"line\n" * 1000)
     with open("/dev/full", "wb", buffering=0) as log:
-        jobs._tee(source, log, 0)
+        pass_on(source, "0", log.write).join(20)
     assert source.read() == b""
 
 

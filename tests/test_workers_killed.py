@@ -78,6 +78,23 @@ def test_one_of_three_is_killed(warm: Warm, settings: list[str], tmp_path: Path,
     assert set(workers(folder_of(tmp_path))) == {2, 3}
 
 
+def test_one_of_three_is_stopped(warm: Warm, settings: list[str], tmp_path: Path, undisturbed: Path) -> None:
+    """It lives and says nothing, so that no channel closes."""
+    command = warm.start(*settings, *SLOW_ENOUGH, "run.devices=3", "run.stall_s=8", f"run.out={tmp_path}")
+    wait_for(command, 5)
+    stopped = children(command.pid)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    done = command.wait()
+    assert done.code == 0, done.err
+    assert re.search(
+        r"warning: worker \d \(cpu\) gave no sign of life for 8 s \(run.stall_s\) and was killed; what it was at is "
+        "redone: gsm8k-.*; 2 of 3 workers go on",
+        done.err,
+    )
+    assert gone(stopped)
+    assert same_rows(tmp_path, undisturbed)
+
+
 def progress(command: Command) -> int:
     """Samples that are done, as far as it has said."""
     return max(map(int, DONE.findall(command.err.read_text())), default=0)

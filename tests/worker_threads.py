@@ -24,6 +24,7 @@ from tasks.types import TaskConfig
 from tests.scripted import Runs
 
 ENDED = "was killed by SIGKILL"
+local = threading.local()
 
 
 class Dies(BaseException):
@@ -34,11 +35,13 @@ class ThreadChild:
     def __init__(self, name: str, environment: Mapping[str, str | None]) -> None:
         here, there = Pipe()
         self.name, self.environment, self.channel = name, environment, Channel(here)
+        self._is_killed = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(Channel(there),), daemon=True)
         self._thread.start()
 
     def _work(self, channel: Channel) -> None:
         threading.current_thread().name = self.name
+        local.is_killed = self._is_killed
         with suppress(Dies, EOFError), refusals_told(channel):
             inbox = Inbox(channel)
             if (begin := inbox.receive()) is not None:
@@ -51,6 +54,7 @@ class ThreadChild:
     def kill(self) -> None:
         """It ends as soon as it looks at its channel, and is waited for: it must not be at work in the next test."""
         self.channel.close()
+        self._is_killed.set()
         self._thread.join(timeout=30)
 
 
@@ -69,6 +73,12 @@ class ThreadCrew:
             child.kill()
 
 
+def hang() -> None:
+    """Inside a scripted engine: nothing ends this decode but the end of its worker."""
+    assert local.is_killed.wait(20), "nobody killed this worker"
+    raise Dies
+
+
 def this_worker() -> int:
     """Its number, inside a scripted engine."""
     return int(threading.current_thread().name.split()[1])
@@ -82,6 +92,10 @@ class SharedRuns(Runs):
         monkeypatch.setattr("lopa_bench.run.workers.pool.Crew", ThreadCrew)
 
     def share(self, devices: str | None, limit: int = 12, **settings: Any) -> Run:
+        config = self.config(devices, limit, **settings)
+        return run(config, asdict(config))
+
+    def config(self, devices: str | None, limit: int = 12, **settings: Any) -> Config:
         config = Config(
             decoder=DecoderConfig(name="d2f"),
             task=TaskConfig(name="gsm8k", source="embedded", limit=limit),
@@ -91,4 +105,4 @@ class SharedRuns(Runs):
         )
         for name, value in settings.items():
             setattr(config, name, value)
-        return run(config, asdict(config))
+        return config

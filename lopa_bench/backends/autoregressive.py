@@ -35,7 +35,7 @@ CAUSAL = "AutoModelForCausalLM"
 
 @dataclass
 class CausalModel:
-    """A loaded checkpoint; `end_ids` are all ids that end a text."""
+    """A loaded checkpoint; `end_ids` are all ids that end a text, `forwards` those that were begun so far."""
 
     network: Any
     codec: Codec
@@ -43,6 +43,7 @@ class CausalModel:
     cache_name: str  # of the argument, which transformers renamed
     device: torch.device
     dtype: torch.dtype
+    forwards: int = 0
 
 
 def load_causal(model: ModelSettings, backend: LocalSettings, kind: str = CAUSAL, keep: Keep = anew) -> CausalModel:
@@ -131,6 +132,7 @@ def decode_text(model: CausalModel, prompt: Sequence[int], length: int, temperat
 
 
 def _next(model: CausalModel, fed: list[int], cache: Any, readout: Readout, number: int) -> tuple[int, float]:
+    model.forwards += 1
     tokens_1T = torch.tensor([fed], device=model.device)
     output = model.network(input_ids=tokens_1T, **{model.cache_name: cache}, use_cache=True, logits_to_keep=1)
     logits_1V: Tensor = output.logits[:, -1]

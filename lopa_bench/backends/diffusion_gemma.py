@@ -28,12 +28,14 @@ CLASS = "DiffusionGemmaForBlockDiffusion"
 class Watch:
     """Sees the logits of every forward, as a logits processor that changes nothing."""
 
+    model: CausalModel
     texts: list[int] = field(default_factory=list)  # how many tokens stood left of the canvas
     tokens: list[list[int]] = field(default_factory=list)
     probs: list[list[float]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        self.model.forwards += 1
         best_W, token_W = scores[0].float().max(-1)
         prob_W = (best_W - torch.logsumexp(scores[0].float(), -1)).exp()
         self.texts.append(input_ids.shape[1])
@@ -52,7 +54,7 @@ def decode_canvases(model: CausalModel, prompt: Sequence[int], length: int, seed
 
     began = time.perf_counter()
     torch.manual_seed(seed)  # of the noise: canvases, and the tokens that are drawn again
-    watch = Watch()
+    watch = Watch(model)
     text = model.network.config.get_text_config()
     pad = text.pad_token_id if text.pad_token_id is not None else model.end_ids[0]
     model.network.generate(

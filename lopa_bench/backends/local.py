@@ -43,6 +43,7 @@ class LocalBackend:
         self.max_length = max_length or model.config.max_positions
         self.prefix_reuse = prefix_reuse
         self.device, self.dtype = model.embed.weight.device, model.embed.weight.dtype
+        self.forwards = 0  # begun so far
         self._free: list[KVCache] = []
 
     def new_cache(self) -> KVCache:
@@ -79,6 +80,7 @@ class LocalBackend:
                     yield number, self._finish(entry, batch)
             if not running:
                 return
+            self.forwards += 1
             self._forward(list(running.values()))
             for number in [number for number, entry in running.items() if entry.outcome is not None]:
                 yield number, self._finish(running.pop(number), batch)

@@ -32,6 +32,10 @@ class AutoregressiveEngine(Engine):
         self.end_ids = self.model.end_ids
         super().__init__(plan, {index: self.model.codec.encode(prompt) for index, prompt in plan.prompts.items()})
 
+    @property
+    def forwards(self) -> int:
+        return self.model.forwards
+
     def warm_up(self, unit: Unit) -> None:
         self._decode(unit)
 

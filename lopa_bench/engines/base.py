@@ -68,6 +68,11 @@ class Engine(ABC):
     def stream(self, units: Sequence[Unit]) -> Iterator[Sample]:
         """The samples of units whose prompts fit, as they finish; with `wall_s` if decoding goes on meanwhile."""
 
+    @property
+    def forwards(self) -> int:
+        """Model calls that were begun so far: whether it grows tells a slow decode from one that hangs."""
+        return 0
+
     def facts(self) -> Mapping[str, Any]:
         """What the records should say of the place beside this machine: the ids that end a text, whoever named them."""
         return {"end_ids": list(self.end_ids)} if self.end_ids else {}

@@ -71,6 +71,10 @@ class MaskedEngine(Engine):
     def max_length(self) -> int:
         return self.backend.max_length
 
+    @property
+    def forwards(self) -> int:
+        return self.backend.forwards
+
     def warm_up(self, unit: Unit) -> None:
         self.backend.decode(self._start(unit))
 

@@ -36,6 +36,7 @@ CHANGES_NO_ROW: Mapping[str, str] = {
     "run.out": "where rows are written",
     "run.devices": "who decodes; rows say how many did at once",
     "run.same_devices": "which earlier rows are taken",
+    "run.stall_s": "how patiently a worker is waited for changes no row",
     "run.preset": "how rows are counted when they are read",
     "run.progress": "what the terminal shows meanwhile",
     "run.json": "what it shows at the end",

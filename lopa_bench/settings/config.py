@@ -27,7 +27,8 @@ class RunSettings:
     `shard`: "i/n" takes the problems whose index leaves i when divided by n; None takes all.
     `devices`: a worker on each of these devices, all at one run: all, N, 0,1,... or cpu:N (docs/parallel.md); None:
     this process alone. `same_devices`: an earlier run is gone on with only if it was asked for with the same
-    run.devices and backend.device; jobs of a sweep that differ in these have it set.
+    run.devices and backend.device; jobs of a sweep that differ in these have it set. `stall_s`: seconds without a
+    forward after which a worker's decode is given up and redone by another (None: never); loading may take as long.
     `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
     `json`: whether the last line of stdout is one of JSON; auto: where stdout is no terminal.
     """
@@ -38,6 +39,7 @@ class RunSettings:
     shard: str | None = None
     devices: str | None = None
     same_devices: bool = False
+    stall_s: float | None = number(3600.0, 5)
     preset: str = choice("effective", *PRESETS)
     out: str = "outputs"
     progress: bool = True

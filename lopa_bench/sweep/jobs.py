@@ -11,13 +11,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -30,7 +29,8 @@ from lopa_bench.settings.config import escaped
 from lopa_bench.settings.shard import OF_DEVICES
 from lopa_bench.system.clock import now
 from lopa_bench.system.out_of_memory import oom_kills
-from lopa_bench.system.processes import environment
+from lopa_bench.system.processes import environment, pass_on
+from lopa_bench.system.signals import signal_name
 from lopa_bench.system.storage import whole_file
 from lopa_bench.system.streams import secure
 
@@ -180,8 +180,7 @@ def _watch(report: JobReport, cwd: str) -> None:
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stderr is not None
-        tee = threading.Thread(target=_tee, args=(process.stderr, log, report.job), daemon=True)
-        tee.start()
+        tee = pass_on(process.stderr, str(report.job), log.write)
         try:
             process.wait()
         except BaseException:  # Ctrl-C, or a batch system's launcher that wants this process to end
@@ -207,18 +206,6 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _tee(source: IO[bytes], log: IO[bytes], job: int) -> None:
-    """What the job says of its progress goes to its log and, with its number, to the terminal.
-
-    It is read to its end whether or not it can be written: a full pipe would hold the job up for ever.
-    """
-    for line in source:
-        with suppress(OSError, ValueError):  # a full disk; a closed log
-            log.write(line)
-        with suppress(OSError, ValueError):
-            sys.stderr.write(f"[{job}] {line.decode(errors='replace')}")
-
-
 def read_outcome(folder: Path) -> dict[str, Any] | None:
     """The last words of the job's process; None if it could not say any."""
     try:
@@ -238,7 +225,7 @@ def fill_in(report: JobReport, code: int | None, outcome: Mapping[str, Any] | No
         setattr(report, name, said.get(name))
     report.numbers = said.get("numbers") or {}
     if report.signal is not None:
-        name = signal.Signals(report.signal).name
+        name = signal_name(report.signal)
         report.status = "out_of_memory" if oom_killed > 0 and report.signal == signal.SIGKILL else "killed"
         report.error = "killed by the kernel for memory" if report.status == "out_of_memory" else f"killed by {name}"
     elif outcome is None:

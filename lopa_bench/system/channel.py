@@ -61,10 +61,10 @@ class Channel:
 class Inbox:
     """Reads a channel in a thread, so that the end of the other side is noticed whatever this process is at.
 
-    `at_end` is then called in that thread; without it, `receive` gives None from then on.
+    `at_end` is then called in that thread, with the last message that came; `receive` gives None from then on.
     """
 
-    def __init__(self, channel: Channel, at_end: Callable[[], object] | None = None) -> None:
+    def __init__(self, channel: Channel, at_end: Callable[[Message | None], object] | None = None) -> None:
         self._channel, self._at_end = channel, at_end
         self._messages: SimpleQueue[Message | None] = SimpleQueue()
         self.is_over = False
@@ -79,14 +79,16 @@ class Inbox:
         return message
 
     def _read(self) -> None:
+        last: Message | None = None
         try:
             while True:
-                self._messages.put(self._channel.receive())
+                last = self._channel.receive()
+                self._messages.put(last)
         except EOFError:
             self.is_over = True
             self._messages.put(None)  # wakes who waits
             if self._at_end:
-                self._at_end()
+                self._at_end(last)
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ from typing import IO
 from lopa_bench import ROOT
 from lopa_bench.system.channel import Channel
 from lopa_bench.system.out_of_memory import oom_kills
-from lopa_bench.system.signals import die_with_parent
+from lopa_bench.system.signals import die_with_parent, signal_name
 from lopa_bench.system.streams import secure
 
 # This installation's modules, whatever lies in the launch folder.
@@ -40,6 +40,7 @@ from lopa_bench.system.processes import main
 sys.exit(main())
 """
 GRACE_SECONDS = 2.0  # for a process whose channel is closed to be gone, so that its end can be told
+KILL_SECONDS = 10.0  # for a process that was killed to be gone
 LAST_LINES = 20  # of what it printed, that are kept
 
 
@@ -48,11 +49,10 @@ class Child:
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], channel: Channel) -> None:
         self.name, self.process, self.channel = name, process, channel
-        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._last_lines: deque[bytes] = deque(maxlen=LAST_LINES)
         self._kills = oom_kills()
         assert process.stdout is not None
-        self._tee = threading.Thread(target=self._pass_on, args=(process.stdout,), daemon=True)
-        self._tee.start()
+        self._tee = pass_on(process.stdout, name, self._last_lines.append)
 
     @property
     def pid(self) -> int:
@@ -63,9 +63,10 @@ class Child:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        with suppress(OSError):
+        """Waits a while for its end: the kernel cannot end one that is inside a call to a device that never answers."""
+        with suppress(OSError, subprocess.TimeoutExpired):
             self.process.kill()
-        self.process.wait()
+            self.process.wait(KILL_SECONDS)
 
     def ended(self) -> str:
         """How it ended, in words that follow its name. One that closed its channel and lives on is killed."""
@@ -78,17 +79,9 @@ class Child:
         if code == -signal.SIGKILL and oom_kills() > self._kills:
             return "was killed by the kernel for memory"
         if code < 0:
-            return f"was killed by {_signal(-code)}"
-        last = next((line for line in reversed(self.last_lines) if line.strip()), "")
+            return f"was killed by {signal_name(-code)}"
+        last = next((line for line in reversed(self._last_lines) if line.strip()), b"").decode(errors="replace")
         return f"ended with status {code}" + (f" ({last.strip()})" if last else "")
-
-    def _pass_on(self, source: IO[bytes]) -> None:
-        """It is read to its end whether or not it can be written: a full pipe would hold the child up for ever."""
-        for line in source:
-            text = line.decode(errors="replace").rstrip("\n")
-            self.last_lines.append(text)
-            with suppress(OSError, ValueError):
-                print(f"[{self.name}] {text}", file=sys.stderr, flush=True)
 
 
 class Crew:
@@ -142,6 +135,25 @@ def main() -> int:
     return 0
 
 
+def pass_on(source: IO[bytes], name: str, keep: Callable[[bytes], object]) -> threading.Thread:
+    """A thread that gives what a process prints to `keep` and, with its name in front, to stderr here, line by line.
+
+    All of it is read whether or not it can be written: a full pipe would hold the process up for ever.
+    """
+
+    def read() -> None:
+        for line in source:
+            with suppress(OSError, ValueError):  # a full disk; a closed log
+                keep(line)
+            with suppress(OSError, ValueError):
+                text = line.decode(errors="replace").rstrip("\n")
+                print(f"[{name}] {text}", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
+
+
 def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
     """That of a process that is started here: without Hydra's own variables, which are of this one's run. What it
     prints holds every character, whatever the terminal can show.
@@ -154,10 +166,3 @@ def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, st
         else:
             kept[name] = value
     return kept
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

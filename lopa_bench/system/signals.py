@@ -23,6 +23,14 @@ class Stopped(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
+def signal_name(number: int) -> str:
+    """Of any signal that can end a process; most of those for real time have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def exit_code(stop: KeyboardInterrupt) -> int:
     return stop.exit_code if isinstance(stop, Stopped) else 130
 

@@ -87,7 +87,7 @@ def _work(plan: Plan, runs: Path, rank: Rank, place: Place) -> int | None:
     if channel is None:
         return None
     try:
-        inbox = Inbox(channel)
+        inbox = Inbox(channel, _end_if_told)
         begin = inbox.receive()
         if begin is None or begin.get("key") != plan.identity.key:
             return None
@@ -108,6 +108,13 @@ def _work(plan: Plan, runs: Path, rank: Rank, place: Place) -> int | None:
     if end:
         raise WorkerError(f"the process that led the run ended it: {end}")
     return done
+
+
+def _end_if_told(last: Message | None) -> None:
+    """In the thread that reads: a decode that hangs would hold up whoever waits for the end of this process."""
+    if last and "hangs" in last:
+        print(f"error: this worker {last['hangs']}; another does what it was at", file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 def _free_devices() -> None:

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from decoders.allowed import shown
+from lopa_bench.errors import ConfigError
 from lopa_bench.models.device import device_kind
 from lopa_bench.plan.plan import Plan
 from lopa_bench.records.claim import Claim, claim
@@ -17,7 +19,7 @@ from lopa_bench.records.runs import flat
 from lopa_bench.run.decoding import Decoding, here
 from lopa_bench.run.workers.launched import Rank
 from lopa_bench.settings.backend import LocalSettings
-from lopa_bench.settings.config import Config
+from lopa_bench.settings.config import Config, RunSettings
 from lopa_bench.settings.shard import OF_DEVICES
 from lopa_bench.settings.validate import Validated
 
@@ -43,13 +45,18 @@ def same_devices(plan: Plan, row: Mapping[str, Any]) -> bool:
 
 
 def way_of(config: Config, valid: Validated, rank: Rank | None) -> Way:
-    """Raises ConfigError for devices that are not here."""
+    """Raises ConfigError for devices that are not here, and for a bound on workers where there are none."""
 
     def alone(plan: Plan, runs: Path) -> tuple[Claim, int]:
         alike = partial(same_devices, plan) if config.run.same_devices else None
         return claim(runs, plan.identity.key, config.resume, plan.labels, alike), 0
 
     if rank is None and valid.devices is None:
+        if config.run.stall_s != RunSettings().stall_s:
+            raise ConfigError(
+                f"run.stall_s={shown(config.run.stall_s)} has no meaning here: it is read with run.devices, and by "
+                "processes that torchrun, srun or a Slurm array started together"
+            )
         return Way(alone, lambda plan, claimed, missing: here(plan, claimed.folder, claimed.run_id))
     from lopa_bench.run.workers import joining
     from lopa_bench.run.workers.places import note_shared, places

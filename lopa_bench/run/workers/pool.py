@@ -1,7 +1,8 @@
 """All workers of a run, seen from the process that leads it: it hands out units, takes rows and survives workers.
 
 A unit is with one worker at a time. What a worker had when it ended is handed to another, first of all; a unit at which
-several ended is given up as a failed sample, so that one problem does not take all workers along.
+several ended is given up as a failed sample, so that one problem does not take all workers along. A worker that hangs
+(member.py) is ended.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -21,6 +23,7 @@ from lopa_bench.errors import WorkerError
 from lopa_bench.plan.plan import Plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.run.decoding import Decoding, Rows
+from lopa_bench.run.workers.member import LOOK_SECONDS, Member
 from lopa_bench.run.workers.places import Place
 from lopa_bench.system.channel import Channel, Message
 from lopa_bench.system.clock import now
@@ -29,24 +32,6 @@ from lopa_bench.system.processes import Child, Crew
 TARGET = "lopa_bench.run.workers.worker:child"
 MOST_DEATHS = 3  # of workers at one unit
 SHOWN = 8  # workers whose samples are told one by one
-
-
-class Member:
-    """A worker. `out`: what it has under way; `child`: its process, if this one started it."""
-
-    def __init__(self, name: str, channel: Channel, child: Child | None = None) -> None:
-        self.name, self.channel, self.child = name, channel, child
-        self.out: set[Unit] = set()
-        self.done = 0
-        self.waits = False  # for the next unit, however long
-        self.row: dict[str, Any] | None = None  # of the run, as it sees itself, once its model is loaded
-        self.machine = ""
-        self.refusal: tuple[str, str] | None = None  # why it cannot work at all: type and text of an error
-
-    def ended(self) -> str:
-        if self.refusal:
-            return f"cannot work: {self.refusal[1]}"
-        return self.child.ended() if self.child else "is gone"
 
 
 class Pool(Decoding):
@@ -69,8 +54,10 @@ class Pool(Decoding):
         self._row: dict[str, Any] | None = None
         self._count = 0
         self._is_closing = False
+        self._is_over = threading.Event()
 
     def __enter__(self) -> Pool:
+        threading.Thread(target=self._watch, daemon=True).start()
         try:
             for place in self._places:
                 child = self._crew.start(self.new_name(place.device), self._target, place.environment)
@@ -99,6 +86,7 @@ class Pool(Decoding):
         with self._lock:
             self._is_closing = True
             members = list(self._members)
+        self._is_over.set()
         for member in members:
             if member.child is None:
                 try:
@@ -174,7 +162,9 @@ class Pool(Decoding):
         try:
             member.channel.send(**begin)
             while True:
-                self._take(member, member.channel.receive())
+                message = member.channel.receive()
+                member.heard(message)
+                self._take(member, message)
         except EOFError:
             self._lose(member)
 
@@ -224,6 +214,20 @@ class Pool(Decoding):
                     self._hand(member)
                 except EOFError:  # its own thread will notice, and take back what it was given
                     continue
+
+    def _watch(self) -> None:
+        """Closes the channel of a worker that hangs: its own thread loses it then, as one that ended. Another process
+        that still hears is told, and ends itself.
+        """
+        while not self._is_over.wait(LOOK_SECONDS):
+            for member in list(self._members):
+                if member.hangs or not (hangs := member.looked_at(self._plan.config.run.stall_s)):
+                    continue
+                member.hangs = hangs
+                with suppress(EOFError):
+                    if member.child is None and not member.is_silent:
+                        member.channel.send(hangs=hangs)
+                member.channel.close()
 
     def _lose(self, member: Member) -> None:
         how = "" if self._is_closing else member.ended()

@@ -1,7 +1,8 @@
 """A worker: it loads the model once and decodes what it is handed, one unit after another or a batch at a time.
 
-It asks for each unit (`ask`), is answered with one (`do`) or that there is none now (`rest`), and sends rows back. It
-keeps nothing: whatever ends it, what it had under way is handed to another.
+It asks for each unit (`ask`), is answered with one (`do`) or that there is none now (`rest`), and sends rows back. A
+thread of it says every second that it lives, and how many forwards it has begun (`beat`). It keeps nothing: whatever ends
+it, what it had under way is handed to another.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from lopa_bench.backends.ranks.facts import flat
 from lopa_bench.errors import ConfigError
 from lopa_bench.plan.configured import configured
 from lopa_bench.plan.identity import check_unchanged
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
 from lopa_bench.records.schema import to_json
+from lopa_bench.run.workers import member
 from lopa_bench.settings.config import config_of
 from lopa_bench.system.channel import Channel, Inbox, Message
 
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 
 def child(channel: Channel) -> None:
     """A worker that the run started: it is told the run's settings first, and ends with the run."""
-    inbox = Inbox(channel, lambda: os._exit(0))
+    inbox = Inbox(channel, lambda _: os._exit(0))
     begin = inbox.receive()
     if begin is None:
         return
@@ -60,24 +64,13 @@ def plan_of(begin: Message) -> Plan:
     """The run that its starter means, made anew from its settings. Raises ConfigError if it comes to another."""
     plan = make_plan(*configured(config_of(begin["resolved"]), begin["resolved"]))
     if plan.identity.key != begin["key"]:
-        facts = json.loads(json.dumps(plan.identity.facts, default=str))
-        names = ", ".join(differing(begin["facts"], facts)) or "something"
+        facts, meant = flat(json.loads(json.dumps(plan.identity.facts, default=str))), flat(begin["facts"])
+        names = ", ".join(name for name in {**meant, **facts} if meant.get(name) != facts.get(name)) or "something"
         raise ConfigError(
             f"this worker has another run before it, since {names} changed while it started; allowed: the same command "
             "once nothing changes"
         )
     return replace(plan, memory=begin["memory"])
-
-
-def differing(a: Any, b: Any, name: str = "") -> list[str]:
-    """The dotted names of what differs between two nested mappings."""
-    if not (isinstance(a, Mapping) and isinstance(b, Mapping)):
-        return [name] if a != b else []
-    return [
-        below
-        for key in sorted({*a, *b}, key=str)
-        for below in differing(a.get(key), b.get(key), f"{name}.{key}" if name else str(key))
-    ]
 
 
 def serve(channel: Channel, inbox: Inbox, plan: Plan, folder: Path, run_id: str) -> Worker:
@@ -89,10 +82,29 @@ def serve(channel: Channel, inbox: Inbox, plan: Plan, folder: Path, run_id: str)
         check_unchanged(plan.config, plan.identity)
         maker = Rows(run_id, plan, engine)
         worker = Worker(channel, inbox, engine, maker)
-        with contextlib.suppress(EOFError):
+        with contextlib.suppress(EOFError), beating(channel, engine):
             channel.send(ready=json.loads(to_json(maker.run("running", ""))), machine=maker.machine)
             worker.work(plan.config.run.warmup)
     return worker
+
+
+@contextlib.contextmanager
+def beating(channel: Channel, engine: Engine) -> Iterator[None]:
+    """The run hears that this process lives, and how many forwards it has begun, whatever the block is at."""
+    is_over = threading.Event()
+
+    def tell() -> None:
+        with contextlib.suppress(EOFError):
+            while not is_over.wait(member.BEAT_SECONDS):
+                channel.send(beat=engine.forwards)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(member.BEAT_SECONDS)  # it holds the engine, whose device may be wanted next
 
 
 class Worker:
