@@ -7,7 +7,6 @@ several ended is given up as a failed sample, so that one problem does not take 
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections import deque
@@ -25,6 +24,7 @@ from lopa_bench.plan.units import Unit
 from lopa_bench.run.decoding import Decoding, Rows
 from lopa_bench.run.workers.member import LOOK_SECONDS, Member
 from lopa_bench.run.workers.places import Place
+from lopa_bench.run.workers.worker import facts_of
 from lopa_bench.system.channel import Channel, Message
 from lopa_bench.system.clock import now
 from lopa_bench.system.processes import Child, Crew
@@ -261,9 +261,3 @@ class Pool(Decoding):
             return kind(first[1] + each)
         told = "; ".join(f"{member.name} {how}" for member, how in self._lost)
         return WorkerError(f"no worker is left: {told}; the same command goes on from the rows that are kept")
-
-
-def facts_of(plan: Plan) -> dict[str, Any]:
-    """What a run's key is made of, as another process reads it."""
-    facts: dict[str, Any] = json.loads(json.dumps(plan.identity.facts, default=str))
-    return facts

@@ -64,13 +64,19 @@ def plan_of(begin: Message) -> Plan:
     """The run that its starter means, made anew from its settings. Raises ConfigError if it comes to another."""
     plan = make_plan(*configured(config_of(begin["resolved"]), begin["resolved"]))
     if plan.identity.key != begin["key"]:
-        facts, meant = flat(json.loads(json.dumps(plan.identity.facts, default=str))), flat(begin["facts"])
+        facts, meant = flat(facts_of(plan)), flat(begin["facts"])
         names = ", ".join(name for name in {**meant, **facts} if meant.get(name) != facts.get(name)) or "something"
         raise ConfigError(
             f"this worker has another run before it, since {names} changed while it started; allowed: the same command "
             "once nothing changes"
         )
     return replace(plan, memory=begin["memory"])
+
+
+def facts_of(plan: Plan) -> dict[str, Any]:
+    """What a run's key is made of, as another process reads it."""
+    facts: dict[str, Any] = json.loads(json.dumps(plan.identity.facts, default=str))
+    return facts
 
 
 def serve(channel: Channel, inbox: Inbox, plan: Plan, folder: Path, run_id: str) -> Worker:
