@@ -117,7 +117,7 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "backend.stream": True, "backend.stream_usage": False, "backend.flush_cache": True, "backend.key_env": "KEY",
     "backend.timeout_s": 1.0, "backend.retries": 1, "backend.backoff_s": 1.0, "backend.concurrency": 2,
     "backend.rate": 1.0, "backend.slo_s": 1.0, "backend.slo_ttft_s": 1.0,
-    "tracker": None, "objective": None, "resume": False, "fail_fast": True, "against": "decoder:ar",
+    "tracker": None, "objective": None, "resume": False, "fail_fast": True, "keep_model": True, "against": "decoder:ar",
 }  # fmt: skip
 
 

@@ -22,6 +22,18 @@ UNREAD = [
     (["tracker.group=a"], "tracker.group=a has no meaning here: it is read with tracker=wandb"),
     (["tracker.mode=online"], "it is read with tracker=wandb"),
     (["tracker.project=a"], "it is read with tracker=wandb"),
+    ([*SERVED, "keep_model=true"], "keep_model=true has no meaning here: it is read with a model that"),
+    *(
+        (["keep_model=true", more], "keep_model=true has no meaning here")
+        for more in (
+            "run.devices=2",
+            "backend.branch_ranks=2",
+            "tracker=wandb",
+            "decoder.target=mine:D",
+            "decoder.score.target=mine:S",
+            "task.target=mine:T",
+        )
+    ),
     ([*SERVED, "backend.args=[--tp]"], "it is read with backend.launch=true"),
     ([*SERVED, "+backend.env.A=b"], "it is read with backend.launch=true"),
     (
@@ -35,6 +47,8 @@ UNREAD = [
 READ = [
     ["model=dream", "model.path=owner/name", "model.revision=main"],
     ["model=dream", "model.path=owner/name", "model.lora=owner/other", "model.lora_revision=main"],
+    ["keep_model=true"],
+    ["keep_model=true", "model=mini_ar", "decoder=ar", "backend.device=cuda:1", "run.batch=1"],
     ["objective.maximise=tpf", "objective.accuracy=0.5"],
     ["tracker=wandb", "tracker.group=a", "tracker.mode=online", "tracker.project=a"],
     [*SERVED, "backend.stream=true", "backend.stream_usage=false", "backend.backoff_s=3"],
@@ -58,7 +72,7 @@ def test_a_setting_that_is_read_is_let_through(overrides: list[str]) -> None:
     check_read(config)
 
 
-@pytest.mark.parametrize("word", ["fail_fast=true", "against=k:0", "objective.maximise=tpf"])
+@pytest.mark.parametrize("word", ["fail_fast=true", "keep_model=true", "against=k:0", "objective.maximise=tpf"])
 def test_what_only_a_sweep_reads_is_refused_for_a_single_run(word: str) -> None:
     config = OmegaConf.to_object(composed_words([word]))
     assert isinstance(config, Config)

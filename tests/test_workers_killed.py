@@ -82,7 +82,7 @@ def test_one_of_three_is_stopped(warm: Warm, settings: list[str], tmp_path: Path
     """It lives and says nothing, so that no channel closes."""
     command = warm.start(*settings, *SLOW_ENOUGH, "run.devices=3", "run.stall_s=8", f"run.out={tmp_path}")
     wait_for(command, 5)
-    stopped = children(command.pid)[1]
+    stopped = command.children()[1]
     os.kill(stopped, signal.SIGSTOP)
     done = command.wait()
     assert done.code == 0, done.err

@@ -62,6 +62,7 @@ class MaskedEngine(Engine):
             opened.config, count_parameters(opened.config), positions, self.decoder, prompt, opened.vocabulary,
             min(config.run.batch, len(plan.units)), dtype_name(pick_dtype(config.model.dtype, device)),
         )  # fmt: skip
+        plan.make_room()
         told = plan.memory if device.type == "cpu" else None
         free = self._free(device) if told is None else told
         there = demand.need().weights if plan.has_network else 0

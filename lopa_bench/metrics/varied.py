@@ -24,7 +24,9 @@ class Measured:
 
 
 # Settings that change no number; shards are parts of one run.
-NO_MATTER = ("run.out", "run.progress", "run.json", "run.shard", "resume", "fail_fast", "against")
+NO_MATTER = (
+    "run.out", "run.progress", "run.json", "run.shard", "run.stall_s", "resume", "fail_fast", "keep_model", "against",
+)  # fmt: skip
 
 
 def by_name(overrides: Iterable[str]) -> dict[str, str]:

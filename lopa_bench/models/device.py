@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import platform
+import sys
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -85,6 +88,15 @@ def free_memory(device: torch.device) -> int | None:
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
     return available() if device.type == "cpu" else None
+
+
+def free_devices() -> None:
+    """What nothing here uses any more is other runs' and processes' memory again."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    with suppress(Exception):
+        if torch and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
 
 
 def set_threads(network: Any, wanted: int | None, batch: int = 1) -> None:

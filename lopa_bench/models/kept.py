@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lopa_bench.models.device import free_devices
+
 Keep = Callable[[Callable[[], Any]], Any]  # is told how a network is loaded, and gives that or one that is there
 
 
@@ -33,7 +35,9 @@ class KeptNetwork:
         return self._network
 
     def drop(self) -> None:
-        self._key = self._network = None
+        if self._key is not None:
+            self._key = self._network = None
+            free_devices()
 
 
 def anew(load: Callable[[], Any]) -> Any:

@@ -60,6 +60,7 @@ CHANGES_NO_ROW: Mapping[str, str] = {
     "objective": "what a sweeper makes of the numbers",
     "resume": "whether rows of an earlier run are taken",
     "fail_fast": "what a sweep does next",
+    "keep_model": "whether a sweep loads the same model again",
     "against": "what a sweep compares at its end",
 }
 CODE = (

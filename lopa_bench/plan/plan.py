@@ -46,6 +46,11 @@ class Plan:
         """Whether an earlier run of this process left its network."""
         return self.kept is not None and self.kept.has(self._network_key)
 
+    def make_room(self) -> None:
+        """Lets go of a network that an earlier run left and this one has no use for."""
+        if self.kept is not None and not self.has_network:
+            self.kept.drop()
+
     def network(self, load: Callable[[], Any]) -> Any:
         """The network that an earlier run left, else the one that `load` makes."""
         return load() if self.kept is None else self.kept.get(self._network_key, load)

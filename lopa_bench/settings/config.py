@@ -59,8 +59,9 @@ class Config:
     """Everything that a run depends on.
 
     `resume`: continue an earlier run with the same settings, or print its numbers if it is finished.
-    `fail_fast`: a sweep starts no further job once one has failed. `against`: the run of a sweep with which all others
-    are paired at its end, as NAME:VALUE, such as decoder:ar.
+    `fail_fast`: a sweep starts no further job once one has failed. `keep_model`: a job of a sweep that has finished
+    hands its process to the next, which takes over the loaded model if it is the same. `against`: the run of a sweep
+    with which all others are paired at its end, as NAME:VALUE, such as decoder:ar.
     """
 
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
@@ -72,6 +73,7 @@ class Config:
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     resume: bool = True
     fail_fast: bool = False
+    keep_model: bool = False
     against: str | None = None
 
 

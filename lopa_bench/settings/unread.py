@@ -11,7 +11,7 @@ from typing import Any
 
 from decoders import UNMASKED
 from lopa_bench.errors import ConfigError
-from lopa_bench.settings.backend import ServerSettings
+from lopa_bench.settings.backend import LocalSettings, ServerSettings
 from lopa_bench.settings.config import Config, ObjectiveSettings
 from lopa_bench.settings.tracker import PACKAGES, TrackerConfig
 
@@ -21,6 +21,11 @@ CONDITIONS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "model.revision": (lambda c: _is_of_the_hub(c.model.path), "a Hub id as model.path"),
     "model.lora_revision": (lambda c: _is_of_the_hub(c.model.lora), "a Hub id as model.lora"),
     "model.quantize": (lambda c: not isinstance(c.backend, ServerSettings), "backend=local"),
+    "keep_model": (
+        lambda c: _is_kept(c),
+        "a model that one process loads (backend=local, no run.devices, no ranks), tracker=none and no "
+        "code of your own (a target), which a process that goes on would not read again",
+    ),
     "objective.accuracy": (lambda c: c.objective.maximise is not None, "objective.maximise"),
     "tracker.mode": (lambda c: c.tracker.name == "wandb", "tracker=wandb"),
     "tracker.project": (lambda c: c.tracker.name in ("wandb", "mlflow"), "tracker=wandb or tracker=mlflow"),
@@ -45,7 +50,7 @@ OF_SERVERS: dict[str, tuple[Callable[[Config], bool], str]] = {
     "backend.backoff_s": (lambda c: _backend(c, "retries") > 0, "backend.retries above 0"),
     "backend.algorithm": (lambda c: c.decoder.name == "served", "decoder=served"),
 }
-OF_SWEEPS = ("fail_fast", "against", "objective.maximise")
+OF_SWEEPS = ("fail_fast", "keep_model", "against", "objective.maximise")
 
 
 def check_read(config: Config) -> None:
@@ -68,6 +73,15 @@ def check_read_alone(config: Config) -> None:
 
 def _is_of_the_hub(path: str | None) -> bool:
     return path is not None and not path.startswith("embedded:") and not os.path.isdir(os.path.expanduser(path))
+
+
+def _is_kept(config: Config) -> bool:
+    backend = config.backend
+    return (
+        isinstance(backend, LocalSettings)
+        and (backend.ranks, config.run.devices, config.tracker.name) == (1, None, "none")
+        and (config.decoder.target, config.decoder.score.target, config.task.target) == (None, None, None)
+    )
 
 
 def _backend(config: Config, name: str) -> Any:

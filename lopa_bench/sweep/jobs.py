@@ -7,45 +7,33 @@ last words, lopa_bench/sweep/child.py) and `job.json` (how it ended, seen from o
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from lopa_bench import ROOT
 from lopa_bench.console.numbers import plain
 from lopa_bench.metrics.varied import as_text, by_name
 from lopa_bench.records.schema import to_json
 from lopa_bench.settings.config import escaped
 from lopa_bench.settings.shard import OF_DEVICES
+from lopa_bench.sweep.process import begin
 from lopa_bench.system.clock import now
 from lopa_bench.system.out_of_memory import oom_kills
-from lopa_bench.system.processes import environment, pass_on
+from lopa_bench.system.processes import pass_on
 from lopa_bench.system.signals import signal_name
 from lopa_bench.system.storage import whole_file
 from lopa_bench.system.streams import secure
 
 STOP = "stop"  # in the sweep's folder: no further job is to start
-GRACE_SECONDS = 60.0  # for a job that was asked to stop, before it is killed
 LOG, REPORT, OUTCOME, SETTINGS = "job.log", "job.json", "outcome.json", "settings.yaml"
 VARIED = "varied.json"  # in the sweep's folder: the names of what its jobs differ in
-# As `-m lopa_bench.sweep.child`, but of this installation: the launch folder may hold a folder `lopa_bench`.
-START = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-from lopa_bench.sweep.child import main
-del sys.path[0]
-sys.exit(main())
-"""
 RUN_COLUMNS = ("n", "accuracy", "tpf", "tps")
 
 
@@ -136,7 +124,7 @@ def supervise(settings: DictConfig) -> Any:
     own = as_text(own_of(report.overrides, sweep))
     print(plain(f"[{report.job}] {own or ' '.join(report.overrides) or 'begins'}"), file=sys.stderr, flush=True)
     try:
-        _watch(report, hydra.runtime.cwd)
+        _watch(report, hydra.runtime.cwd, settings.keep_model)
     finally:
         report.write()
         _say(report)
@@ -165,45 +153,24 @@ def objective(numbers: Mapping[str, Any], name: str, accuracy: float | None) -> 
     return float(numbers.get(name) or 0.0)
 
 
-def _watch(report: JobReport, cwd: str) -> None:
-    """Starts the process, waits for its end and fills in the report.
-
-    It has a process group of its own, so that signals reach it through here alone and nothing of it outlives it.
-    """
+def _watch(report: JobReport, cwd: str, keeps: bool) -> None:
+    """Has the job done by a process of its own, waits for its end and fills in the report."""
     folder = Path(report.folder)
     (folder / OUTCOME).unlink(missing_ok=True)
-    command = [sys.executable, "-c", START, str(folder), *report.overrides]
     began, kills = time.monotonic(), oom_kills()
     with open(folder / LOG, "ab", buffering=0) as log:
-        process = subprocess.Popen(
-            command, cwd=cwd, env=environment(), start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert process.stderr is not None
+        process = begin([str(folder), *report.overrides], cwd, log, keeps)
         tee = pass_on(process.stderr, str(report.job), log.write)
         try:
             process.wait()
         except BaseException:  # Ctrl-C, or a batch system's launcher that wants this process to end
-            _end(process)
+            process.stop()
             raise
         finally:
-            _kill_group(process)
+            process.leave()
             tee.join(timeout=2)
             report.seconds = round(time.monotonic() - began, 3)
-            fill_in(report, process.poll(), read_outcome(folder), oom_kills() - kills)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Lets the job flush; a second Ctrl-C does not. (A job of a background shell would ignore SIGINT.)"""
-    with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-        process.terminate()
-        process.wait(timeout=GRACE_SECONDS)
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+            fill_in(report, process.code, read_outcome(folder), oom_kills() - kills)
 
 
 def read_outcome(folder: Path) -> dict[str, Any] | None:
@@ -226,7 +193,7 @@ def fill_in(report: JobReport, code: int | None, outcome: Mapping[str, Any] | No
     report.numbers = said.get("numbers") or {}
     if report.signal is not None:
         name = signal_name(report.signal)
-        report.status = "out_of_memory" if oom_killed > 0 and report.signal == signal.SIGKILL else "killed"
+        report.status = "out_of_memory" if oom_killed > 0 and report.signal == SIGKILL else "killed"
         report.error = "killed by the kernel for memory" if report.status == "out_of_memory" else f"killed by {name}"
     elif outcome is None:
         report.error = f"the process ended with status {code} in the middle of the run and said nothing (os._exit?)"

@@ -59,6 +59,7 @@ class Faulty(Gsm8k):
         super().__init__(config, embedded_default)
         config.shots_style = self.fault
         self.scored = 0
+        print(f"made by process {os.getpid()}")
         if self.fault.startswith("early-"):
             FAULTS[self.fault.removeprefix("early-")]()
 

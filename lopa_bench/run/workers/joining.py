@@ -6,17 +6,16 @@ every run does. Who finds the lock taken knocks, works, and then looks again: th
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from lopa_bench.errors import ConfigError, Locked, WorkerError
-from lopa_bench.models.device import device_kind
+from lopa_bench.models.device import device_kind, free_devices
 from lopa_bench.plan.plan import Plan
 from lopa_bench.records.claim import Claim, claim
 from lopa_bench.run.workers.door import Door, knock, place_of
@@ -104,7 +103,7 @@ def _work(plan: Plan, runs: Path, rank: Rank, place: Place) -> int | None:
     finally:
         channel.close()
     del worker
-    _free_devices()
+    free_devices()  # if this process leads next, its worker loads the model on the same device
     if end:
         raise WorkerError(f"the process that led the run ended it: {end}")
     return done
@@ -115,12 +114,3 @@ def _end_if_told(last: Message | None) -> None:
     if last and "hangs" in last:
         print(f"error: this worker {last['hangs']}; another does what it was at", file=sys.stderr, flush=True)
         os._exit(1)
-
-
-def _free_devices() -> None:
-    """If this process has to lead next, its worker loads the model on the same device."""
-    gc.collect()
-    torch = sys.modules.get("torch")
-    with suppress(Exception):
-        if torch and torch.cuda.is_initialized():
-            torch.cuda.empty_cache()

@@ -1,8 +1,8 @@
 """A worker: it loads the model once and decodes what it is handed, one unit after another or a batch at a time.
 
 It asks for each unit (`ask`), is answered with one (`do`) or that there is none now (`rest`), and sends rows back. A
-thread of it says every second that it lives, and how many forwards it has begun (`beat`). It keeps nothing: whatever ends
-it, what it had under way is handed to another.
+thread of it says every second that it lives, and how many forwards it has begun (`beat`). It keeps nothing: whatever
+ends it, what it had under way is handed to another.
 """
 
 from __future__ import annotations
