@@ -130,7 +130,10 @@ LOADERS: Mapping[str, tuple[str, ...]] = {
     "pyarrow": ("analysis",),
     "matplotlib": ("analysis.figures", "analysis.notebook", "analysis.page", "analysis.report"),
     "httpx": ("lopa_bench.backends.server", "lopa_bench.engines.server"),
-    "hydra": ("lopa_bench.console.explain", "lopa_bench.entry", "lopa_bench.sweep"),
+    "hydra": (
+        *("lopa_bench.console.explain", "lopa_bench.entry", "lopa_bench.sweep.entrants", "lopa_bench.sweep.jobs"),
+        *("lopa_bench.sweep.multirun", "lopa_bench.sweep.report"),  # and no process of a job
+    ),
     "lm_eval": ("lopa_bench.lm_eval.model",),
     **dict.fromkeys(("transformers", "datasets", "wandb", "scipy", "sympy", "math_verify", "rich"), ()),
 }

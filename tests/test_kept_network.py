@@ -92,6 +92,18 @@ def test_a_network_that_is_there_is_not_counted_twice(
     assert free == [10**9, 10**9 + weights]
 
 
+def test_another_network_is_let_go_of_before_the_room_for_the_next_is_judged(
+    settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[bool] = []
+    kept = KeptNetwork()
+    run(settings, tmp_path, kept)
+    weights = weakref.ref(next(kept.get(kept._key or "", lambda: None).parameters()))
+    monkeypatch.setattr(masked, "check_memory", lambda *_: there.append(weights() is not None))
+    run(settings, tmp_path, kept, "model.dtype=bfloat16")
+    assert there == [False]
+
+
 def test_other_weights_are_loaded_and_weights_that_changed_meanwhile_are_not_kept(
     settings: list[str], tiny_model: Path, tmp_path: Path, loads: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,3 +120,6 @@ def test_a_channel_that_is_closed_while_somebody_reads_it_is_over_for_both_ends(
     with pytest.raises(EOFError):
         here.receive()
     assert inbox.receive() is None
+    for use in (there.receive, there.send):  # a thread that was between two reads comes to the same end
+        with pytest.raises(EOFError):
+            use()

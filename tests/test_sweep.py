@@ -25,6 +25,7 @@ from lopa_bench.settings.config import structured
 from lopa_bench.sweep import jobs
 from lopa_bench.sweep.jobs import JobReport, fill_in
 from lopa_bench.sweep.multirun import Sweep, SweepTable, _expected, conclude
+from lopa_bench.sweep.process import SETTINGS
 from lopa_bench.system.processes import pass_on
 from tests.test_records import run_row
 from tests.warm import FAULTS, ROOT, Warm
@@ -155,7 +156,7 @@ def test_a_job_says_itself_how_it_ended(
     fault: str, status: str, code: int, settings: list[str], tmp_path: Path
 ) -> None:
     with _composed([*settings, *FAULTY, f"task.shots_style={fault}", f"run.out={tmp_path}"]) as config:
-        (tmp_path / jobs.SETTINGS).write_text(OmegaConf.to_yaml(config, resolve=True))
+        (tmp_path / SETTINGS).write_text(OmegaConf.to_yaml(config, resolve=True))
     command = [sys.executable, "-m", "lopa_bench.sweep.child", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(FAULTS)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, preexec_fn=heed_interrupts)

@@ -118,24 +118,30 @@ def test_what_a_worker_had_when_it_died_is_done_by_another(
 def test_when_all_workers_are_dead_the_rows_are_kept_and_any_number_goes_on(
     runs: SharedRuns, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    runs.before = die_at(7, times=2)
+    die = die_at(7, times=2)
+
+    def before(unit: Unit) -> None:
+        time.sleep(0.1 * (unit.index > 7))  # so that three are left for three workers
+        die(unit)
+
+    runs.before = before
     with pytest.raises(WorkerError) as error:
         runs.share("2")
     message = str(error.value)
     assert message.startswith("no worker is left: worker ")
     assert message.count(f"(cpu) {ENDED}") == 2
-    before = rows(runs.folder)
-    assert 7 not in {row["problem_index"] for row in before.values()}
-    assert 6 <= len(before) < 12
+    kept = rows(runs.folder)
+    assert 7 not in {row["problem_index"] for row in kept.values()}
+    assert 6 <= len(kept) < 12
     assert read_run(runs.folder)["status"].to_pylist() == ["failed"]
 
     runs.before = lambda unit: None
     again = runs.share("3")
     said = capsys.readouterr().err
-    assert f"{12 - len(before)} of 12 samples are missing" in said
+    assert f"{12 - len(kept)} of 12 samples are missing" in said
     assert re.search("warning: workers at once: 3, for earlier samples (1 and )?2: the times of this run come", said)
     after = rows(again.folder)
-    assert {key: after[key] for key in before} == before
+    assert {key: after[key] for key in kept} == kept
     assert recorded(again)[-1] == 3
     runs.out = tmp_path / "alone"
     assert rows(runs.share(None).folder) == after

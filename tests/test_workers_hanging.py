@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from multiprocessing import Pipe
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -118,11 +119,11 @@ def test_what_a_worker_that_hangs_was_at_is_redone_by_another(
 @pytest.mark.usefixtures("fast")
 def test_a_joined_worker_is_told_that_it_hangs_if_it_can_hear(runs: SharedRuns, tmp_path: Path) -> None:
     """One that is stopped cannot: it is only let go, and may join again."""
-    told: dict[bool, Any] = {}
+    told: SimpleQueue[Any] = SimpleQueue()
     has_one = {False: threading.Event(), True: threading.Event()}
 
     def work(channel: Channel, is_stopped: bool) -> None:
-        inbox = Inbox(channel, lambda last: told.update({is_stopped: last}))
+        inbox = Inbox(channel, lambda last: told.put((is_stopped, last)))
         assert inbox.receive() is not None  # the run
         channel.send(ready={}, machine="there")
         channel.send(ask=True, wait=True)
@@ -142,8 +143,9 @@ def test_a_joined_worker_is_told_that_it_hangs_if_it_can_hear(runs: SharedRuns, 
             led.add(led.new_name(f"rank {int(is_stopped)} on there"), here)
             threading.Thread(target=work, args=(there, is_stopped), daemon=True).start()
         assert sorted(row["problem_index"] for row, _ in led.rows(plan.units)) == list(range(12))
-    assert told[False] == {"hangs": "made no forward for 30 s (run.stall_s)"}
-    assert "do" in told[True]
+    last = dict(told.get(timeout=20) for _ in has_one)
+    assert last[False] == {"hangs": "made no forward for 30 s (run.stall_s)"}
+    assert "do" in last[True]
 
 
 def test_a_launched_process_that_is_told_ends_itself(

@@ -17,7 +17,6 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from lopa_bench.console.explain import explain
 from lopa_bench.console.numbers import plain_lines
 from lopa_bench.errors import Locked
 from lopa_bench.models.device import free_devices
@@ -25,8 +24,7 @@ from lopa_bench.models.kept import KeptNetwork
 from lopa_bench.records.schema import to_json
 from lopa_bench.run.start import run_here
 from lopa_bench.settings.config import structured
-from lopa_bench.sweep.jobs import OUTCOME, SETTINGS
-from lopa_bench.sweep.process import KEEP
+from lopa_bench.sweep.process import KEEP, OUTCOME, SETTINGS
 from lopa_bench.system.channel import Channel
 from lopa_bench.system.out_of_memory import is_out_of_memory
 from lopa_bench.system.signals import die_with_parent, exit_code, status_of, stop_on_signals
@@ -67,7 +65,7 @@ class Further:
         try:
             self._channel.send(finished=True)
             job: list[str] = self._channel.receive()["job"]
-            streams = [recv_handle(self._connection) for _ in range(2)]  # type: ignore[arg-type]  # a Connection
+            streams = [recv_handle(self._connection) for _ in range(2)]
         except (EOFError, OSError, KeyboardInterrupt):
             return None
         self._speak_to(*streams)
@@ -103,6 +101,8 @@ def run_job(folder: Path, kept: KeptNetwork | None) -> int:
 
 
 def _failure(error: BaseException) -> tuple[dict[str, Any], int]:
+    from lopa_bench.console.explain import explain  # with Hydra, which a job that goes well does without
+
     message = explain(error)
     if message is not None:
         print(plain_lines(message), file=sys.stderr)

@@ -23,7 +23,7 @@ from lopa_bench.metrics.varied import as_text, by_name
 from lopa_bench.records.schema import to_json
 from lopa_bench.settings.config import escaped
 from lopa_bench.settings.shard import OF_DEVICES
-from lopa_bench.sweep.process import begin
+from lopa_bench.sweep.process import LOG, OUTCOME, SETTINGS, begin
 from lopa_bench.system.clock import now
 from lopa_bench.system.out_of_memory import oom_kills
 from lopa_bench.system.processes import pass_on
@@ -32,7 +32,7 @@ from lopa_bench.system.storage import whole_file
 from lopa_bench.system.streams import secure
 
 STOP = "stop"  # in the sweep's folder: no further job is to start
-LOG, REPORT, OUTCOME, SETTINGS = "job.log", "job.json", "outcome.json", "settings.yaml"
+REPORT = "job.json"
 VARIED = "varied.json"  # in the sweep's folder: the names of what its jobs differ in
 RUN_COLUMNS = ("n", "accuracy", "tpf", "tps")
 

@@ -16,7 +16,8 @@ from lopa_bench.console.numbers import plain
 from lopa_bench.errors import ConfigError, RunError, StorageError
 from lopa_bench.metrics.varied import Measured, by_name, differing
 from lopa_bench.sweep import entrants
-from lopa_bench.sweep.jobs import REPORT, SETTINGS, JobReport, note_varied, read_report
+from lopa_bench.sweep.jobs import REPORT, JobReport, note_varied, read_report
+from lopa_bench.sweep.process import SETTINGS
 
 log = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from lopa_bench.system.channel import Channel
 from lopa_bench.system.processes import environment
 
 GRACE_SECONDS = 60.0  # for a job that was asked to stop, before it is killed
+LOG, OUTCOME, SETTINGS = "job.log", "outcome.json", "settings.yaml"  # in the job's folder
 KEEP = "--keep"  # the child's first argument, before the descriptor of its channel
 # As `-m lopa_bench.sweep.child`, but of this installation: the launch folder may hold a folder `lopa_bench`.
 START = f"""
@@ -61,7 +62,7 @@ class JobProcess:
         try:
             self._channel.send(job=list(job))
             for stream in (log.fileno(), sink):
-                send_handle(self._connection, stream, self._process.pid)  # type: ignore[arg-type]  # a Connection
+                send_handle(self._connection, stream, self._process.pid)
         except (EOFError, OSError):
             return False
         finally:

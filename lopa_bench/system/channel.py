@@ -31,7 +31,7 @@ class Channel:
         try:
             with self._sending:
                 self._connection.send_bytes(data)
-        except (OSError, ValueError) as error:  # ValueError: closed here by another thread
+        except OSError as error:
             raise EOFError(str(error)) from None
 
     def receive(self) -> Message:
@@ -44,18 +44,12 @@ class Channel:
             raise EOFError(f"no message but {type(message).__name__}")
         return message
 
-    def fileno(self) -> int:
-        """For `multiprocessing.connection.wait`, which says which of several channels has something to say."""
-        return self._connection.fileno()
-
     def close(self) -> None:
-        """The other end sees it at once, also while a thread here waits for a message (which a plain close would let
-        wait, and keep the connection for).
+        """Both ends see it at once, also a thread here that waits for a message. The descriptor lives as long as this
+        object: closed under such a thread, its number might be another file's by the next read.
         """
         with suppress(OSError, ValueError), socket.socket(fileno=os.dup(self._connection.fileno())) as same:
             same.shutdown(socket.SHUT_RDWR)
-        with suppress(OSError):
-            self._connection.close()
 
 
 class Inbox:

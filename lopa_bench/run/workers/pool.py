@@ -59,9 +59,10 @@ class Pool(Decoding):
     def __enter__(self) -> Pool:
         threading.Thread(target=self._watch, daemon=True).start()
         try:
-            for place in self._places:
-                child = self._crew.start(self.new_name(place.device), self._target, place.environment)
-                self.add(child.name, child.channel, child, place.memory)
+            with self._lock:  # none is lost before all are there: the first to end would look like the last one left
+                for place in self._places:
+                    child = self._crew.start(self.new_name(place.device), self._target, place.environment)
+                    self.add(child.name, child.channel, child, place.memory)
             self._ready.wait()
             if self._row is None:
                 raise self._nobody_left()
