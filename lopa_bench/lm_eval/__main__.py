@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _why_not(error: Exception) -> str:
-    """Why lm-eval cannot be imported. 0.4.9 and 0.4.9.1 name a class that transformers 5 has no longer."""
+    """Why lm-eval cannot be imported. 0.4.9, .1 and .2 name a class that transformers 5 has no longer."""
     from importlib.metadata import PackageNotFoundError, version
 
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
@@ -50,7 +50,7 @@ def _why_not(error: Exception) -> str:
         )
     except PackageNotFoundError:
         return f"lm-eval is not installed ({reason}); allowed: pip install 'lopa-bench[lm_eval]', 0.4.9 to 0.4.13"
-    return f"{found}; allowed: lm-eval 0.4.9.2 to 0.4.13, or 0.4.9 with transformers 4"
+    return f"{found}; allowed: lm-eval 0.4.10 to 0.4.13, or 0.4.9 to 0.4.9.2 with transformers 4"
 
 
 if __name__ == "__main__":
