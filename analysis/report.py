@@ -10,7 +10,7 @@ from analysis.arena.choice import arenas
 from analysis.arena.tables import arena_aup_table, arena_table
 from analysis.figures.registry import FIGURES
 from analysis.figures.style import Plot, one_column, save
-from analysis.labels import model_of, shared, task_of
+from analysis.labels import model_of, shared, task_of, varied
 from analysis.page.about import TITLE, Made, meta, section
 from analysis.page.lead import leading
 from analysis.page.leaderboard import Leaderboard, leaderboard_table
@@ -151,9 +151,10 @@ def _replay_section(board: Leaderboard, folder: Path) -> str:
     except RunError as error:
         return f'<p class="note">No replay: {html(str(error))}</p>'
     (folder / "replay.html").write_text(replay_page(traces), encoding="utf-8")
+    names = [", ".join(filter(None, (one["title"], varied(run, runs)))) for run, one in zip(runs, traces, strict=True)]
     intro = (
         f"Problem {html(sample)}, {html(task_of(runs[0]))}, {html(model_of(runs[0]))}: "
-        f"{' beside '.join(html(one['title']) for one in traces)}. "
+        f"{' beside '.join(map(html, names))}. "
         "Any other: the samples of a run, linked in the table above, or <code>python -m analysis replay</code>."
     )
     return f"<p>{intro}</p>{fragment(traces)}"

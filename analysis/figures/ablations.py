@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from analysis.figures.beside import PAPER
 from analysis.figures.choice import panel_titles, series_titles, tell_runs, words_of
 from analysis.figures.style import (
     COLOURS,
@@ -174,9 +175,7 @@ def _curve(
         if value.value is None or score.value is None:
             continue
         ax.annotate(f"τ {run.settings['tau_conf']:g}", (value.value, score.value), (3, 4),
-                    textcoords="offset points", fontsize=6,
-                    bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
-                    )  # fmt: skip
+                    textcoords="offset points", fontsize=6, bbox=PAPER)  # fmt: skip
 
 
 def _series(ax: Axes, x: Sequence[float], values: list[Estimate], index: int, line: str, label: str) -> None:

@@ -17,6 +17,7 @@ from analysis.figures.style import (
     Plotted,
     columns_of,
     fitting,
+    legend_below,
     panels,
     paper_style,
     shown,
@@ -40,19 +41,17 @@ def arena(study: Study) -> Plotted | None:
     if not found:
         return None
     found, left_out = fitting(found)
-    most = max(len(one.contenders) for one in found)
     with paper_style():
-        figure, axes = panels(2 * len(found), height=3.1 + 0.09 * most, left_out=left_out)
+        figure, axes = panels(2 * len(found), height=3.1, left_out=left_out)
         for index, one in enumerate(found):
             for ax, (quantity, label) in zip(axes[2 * index : 2 * index + 2], AXES.items()):
                 _panel(study, ax, one, quantity, label)
         names = list(dict.fromkeys(contender.name for one in found for contender in one.contenders))
+        looks = [_look(names, name) for name in names]
         handles = [
-            Line2D([], [], label=wrapped(shown(clipped(name))), color=_look(names, name)[0],
-                   marker=_look(names, name)[1], linestyle=_look(names, name)[2], linewidth=0.9)
-            for name in names
-        ]  # fmt: skip
-        figure.legend(handles=handles, loc="outside lower center", ncols=columns_of(2))
+            Line2D([], [], color=colour, marker=mark, linestyle=line, linewidth=0.9) for colour, mark, line in looks
+        ]
+        legend_below(figure, handles, [wrapped(shown(clipped(name))) for name in names], columns_of(2))
     return figure
 
 

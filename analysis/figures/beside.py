@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,7 @@ LONGEST = 26  # characters of a name
 SIZE = 6.5  # points
 _WIDE, _HIGH = 0.58 * SIZE, 1.2 * SIZE  # of a letter
 _GAP = 4.0
+PAPER: Any = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
 Place = tuple[float, float]  # x, y of the data
 Box = tuple[float, float, float, float]  # left, low, right, high, in points
 
@@ -29,7 +31,8 @@ def name_points(
     """Writes each name beside its point unless it would cover another point or name; returns how many had no room.
 
     Names are sought in the order given, so those that matter most come first. `others`: further points, without a name.
-    `colours`: of the names; black by default. Limits and scales of the axes must stand.
+    `colours`: of the names, which then stand on paper, since lines may pass below them. Limits and scales of the axes
+    must stand.
     """
     width, height = _size(ax)
     ax.get_xlim(), ax.get_ylim()  # matplotlib sets limits when they are asked for
@@ -49,7 +52,7 @@ def name_points(
         at = (px / width, py / height)
         offset = {"left": _GAP, "right": -_GAP, "center": 0.0}[across], {"bottom": 3, "top": -3, "center": 0}[along]
         ax.annotate(text, at, offset, xycoords="axes fraction", textcoords="offset points", fontsize=SIZE, ha=across,
-                    va=along, zorder=4, color=colour)  # fmt: skip
+                    va=along, zorder=4, color=colour, bbox=PAPER if colours else None)  # fmt: skip
     return missing
 
 

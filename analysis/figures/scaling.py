@@ -20,6 +20,7 @@ from analysis.figures.style import (
     errors,
     fitting,
     integers,
+    legend_below,
     panels,
     paper_style,
     points,
@@ -63,7 +64,8 @@ def figure4(study: Study) -> Plotted | None:
             right = _twin(ax, f"{key[0]} · {task_name(key[1])}\npublished, no run with these settings")
             _published(ax, right, curves[key])
             _share_height(ax, right)
-        figure.legend(handles=_legend(figure), loc="outside lower center", ncols=columns_of(3, 3))
+        handles = _legend(figure)
+        legend_below(figure, handles, [str(one.get_label()) for one in handles], columns_of(3, 3))
     return figure
 
 
@@ -183,9 +185,10 @@ def figure5(study: Study) -> Plotted | None:
                 ax.fill_between(
                     steps, filling.low[shown], filling.high[shown], color=style["color"], alpha=0.16, linewidth=0
                 )
-                ax.plot(steps, filling.mean[shown], **style, markevery=max(1, len(steps) // 8), label=f"k = {run.k}")
-                places.append(list(zip(steps, filling.mean[shown])))
-                for at in steps[:: max(1, len(steps) // 8)]:
+                each = max(1, len(steps) // 8)  # of the steps has a mark
+                ax.plot(steps, filling.mean[shown], **style, markevery=each, label=f"k = {run.k}")
+                places.append([(at, filling.mean[at]) for at in {*steps[::each], *steps[-1:]}])
+                for at in steps[::each]:
                     gained = f"step {at}: {fixed(filling.mean[at])} tokens, 25 to 75 %: {fixed(filling.low[at], 1)} to "
                     tell(ax, at, filling.mean[at], words_of(run, runs, gained + fixed(filling.high[at], 1)))
             ax.set_title(title)
@@ -199,8 +202,8 @@ def figure5(study: Study) -> Plotted | None:
 
 def _name_curves(ax: Axes, runs: list[Run], places: list[list[Place]], look: Looks) -> None:
     """Each k at the end of its curve; in a legend where that has no room for all of them."""
-    rest = [place for curve in places for place in curve[:-1]]
-    named = [(curve[-1], f"k = {run.k}", look[run.k]["color"]) for run, curve in zip(runs, places) if curve]
+    rest = [place for curve in places for place in sorted(curve)[:-1]]
+    named = [(max(curve), f"k = {run.k}", look[run.k]["color"]) for run, curve in zip(runs, places) if curve]
     ends, names, colours = zip(*named) if named else ((), (), ())
     before = list(ax.texts)
     if name_points(ax, ends, names, rest, colours):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +31,7 @@ COLUMN = 3.6  # inches: of a panel on the page
 CAPTION, CAPTION_CHARACTERS = 6.5, 21  # points, and how many of its letters an inch holds
 ALONE = 48  # characters of a line of a legend below a panel of its own
 WIDE = 52  # characters from which labels of a legend stand below each other
+LEGEND_LINE = 0.15  # inches
 LEFT_TO_RIGHT = "\u200e"  # a mark without a glyph
 GREY = "0.62"
 PUBLISHED: dict[str, Any] = {"color": GREY, "linewidth": 0.9, "markersize": 2.5}
@@ -97,7 +98,7 @@ class Plotted(Figure):
 
 def tell(ax: Axes, x: float | None, y: float | None, words: str) -> None:
     """Gives a point words; none where a coordinate is not known."""
-    if x is not None and y is not None and np.isfinite(x) and np.isfinite(y):
+    if x is not None and y is not None and isfinite(x) and isfinite(y):
         figure = ax.figure
         assert isinstance(figure, Plotted)
         figure.told.append(Told(ax, float(x), float(y), words))
@@ -159,7 +160,14 @@ def legend(figure: Figure, ax: Axes, columns: int = 2) -> None:
     found: list[Any] = [one for one in ax.containers if one.get_label()]
     texts = [wrapped(shown(str(one.get_label()))) for one in found]
     columns = 1 if max(map(len, texts), default=0) > WIDE else columns_of(columns)
-    figure.legend(found, texts, loc="outside lower center", ncols=columns)
+    legend_below(figure, found, texts, columns)
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], texts: Sequence[str], columns: int) -> None:
+    """A legend below all panels, by which the figure grows: they keep their height."""
+    height = max((1 + text.count("\n") for text in texts), default=1) * LEGEND_LINE
+    figure.set_figheight(figure.get_figheight() + ceil(len(texts) / columns) * height)
+    figure.legend(handles, texts, loc="outside lower center", ncols=columns)
 
 
 def wrapped(text: str) -> str:

@@ -22,6 +22,7 @@ from analysis.figures.style import (
     Plotted,
     errors,
     fitting,
+    legend_below,
     panels,
     paper_style,
     shade,
@@ -125,7 +126,7 @@ def _panels(
         handles = _legend(groups, marks, scaled, highest)
         longest = max(len(str(handle.get_label())) for handle in handles)
         columns = int(CHARACTERS * figure.get_figwidth() / (longest + BESIDE))
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(4, max(1, columns)))
+        legend_below(figure, handles, [str(one.get_label()) for one in handles], min(4, max(1, columns)))
     return figure
 
 
