@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
+from decoders import DecoderConfig
 from lopa_bench.backends.autoregressive import CausalModel, decode_text, load_causal
+from lopa_bench.backends.outcome import Outcome
+from lopa_bench.engines import autoregressive
 from lopa_bench.errors import CheckpointError
+from lopa_bench.plan.plan import make_plan
 from lopa_bench.settings.backend import LocalSettings
+from lopa_bench.settings.config import Config
+from tasks.types import TaskConfig
 from tests.served_runs import MINI_AR
 
 PROMPT = "Adam has 3 cards. Betty has 2 times as many. Kate has 4 less than Betty. How many does Kate have?<sep>"
@@ -60,6 +68,23 @@ def test_with_a_temperature_the_seed_decides(model: CausalModel) -> None:
 
     assert draw(1) == draw(1)
     assert len({draw(seed) for seed in range(4)}) == 4
+
+
+def test_a_run_decodes_with_its_length_its_temperature_and_the_seed_of_each_sample(
+    model: CausalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(autoregressive, "load_causal", lambda *_: model)
+    monkeypatch.setattr(autoregressive, "decode_text", lambda *rest: asked.append(rest[2:]) or Outcome(None, "error"))
+    config = Config(
+        decoder=DecoderConfig(name="ar", gen_length=7, temperature=0.5), task=TaskConfig(source="embedded", limit=2),
+        model=MINI_AR, backend=LocalSettings(device="cpu"),
+    )  # fmt: skip
+    engine = autoregressive.AutoregressiveEngine(make_plan(config, {}))
+    samples = list(engine.samples(engine.plan.units))
+    seeds = [sample.seed for sample in samples]
+    assert asked == [(7, 0.5, seed) for seed in (seeds[0], *seeds)]  # the first one warms up
+    assert len(set(seeds)) == 2
 
 
 def test_a_diffusion_checkpoint_is_refused_by_name() -> None:

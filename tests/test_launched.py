@@ -319,6 +319,7 @@ def test_a_door_that_is_closed_is_known_at_once_and_leaves_no_file(path: Path) -
         (["task=gsm8k", "++run.devices=1,0,2"], ["task=gsm8k", "++run.devices='1,0,2'"]),
         (["run.devices='0,1'"], ["run.devices='0,1'"]),
         (["-m", "run.devices=1,2"], ["-m", "run.devices=1,2"]),
+        (["hydra.mode=MULTIRUN", "run.devices=1,2"], ["hydra.mode=MULTIRUN", "run.devices=1,2"]),
         (["run.devices=2"], ["run.devices=2"]),
         (["decoder.k=0,1"], ["decoder.k=0,1"]),
     ],

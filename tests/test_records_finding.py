@@ -82,6 +82,7 @@ def test_shards_of_a_run_that_is_not_known_are_never_joined() -> None:
     assert together(("u", "0/2"), ("v", "0/2"), ("u", "1/2")) == [(2, True), (1, False)]
     assert together((None, "0/2"), (None, "1/2")) == [(1, False), (1, False)]
     assert together(("u", "0/1")) == [(1, True)]
+    assert together(("u", "0/2"), ("u", "1/4"), ("u", "1/2")) == [(2, True), (1, False)]  # cut into as many
 
 
 def test_a_run_opens_each_file_for_its_verdicts_once_and_at_its_end_once(

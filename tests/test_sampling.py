@@ -34,6 +34,8 @@ def test_top_p_keeps_the_tokens_up_to_the_one_that_passes_it() -> None:
     assert said["neg_entropy"] == pytest.approx([0.625 * np.log(0.625) + 0.375 * np.log(0.375)], abs=1e-6)
     for top_p, prob in ((0.01, 1.0), (0.85, 0.5 / 0.95), (0.96, 0.5), (1.0, 0.5)):
         assert read_out(P.clone(), Readout(top_p=top_p), MASK_ID)["prob"] == pytest.approx([prob]), top_p
+    quarters = read_out(torch.zeros(1, 4), Readout(top_p=0.5), None)  # two come to .5 and do not pass it
+    assert quarters["prob"] == pytest.approx([1 / 3])
 
 
 def test_top_k_keeps_the_best_and_their_equals_behind_top_p() -> None:
