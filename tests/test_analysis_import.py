@@ -91,6 +91,14 @@ def test_lm_evals_samples_need_no_other_file_and_are_judged_by_our_scorer(tmp_pa
     assert decoding(run) == "unknown (imported from lm-eval)"
 
 
+def test_what_lm_eval_says_of_several_texts_is_a_verdict_of_none_of_them(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in lm_eval(tmp_path).read_text().splitlines()[:3]]
+    path = lines(tmp_path / "samples_gsm8k.jsonl", [row | {"resps": [["#### 4", "#### 12"]]} for row in rows])
+    found = import_log(read_logs([path])[0], Told(), tmp_path / "out")
+    (run,) = find_runs(tmp_path / "out")
+    assert (run.row["n"], run.row["accuracy"], found.judged_by_both) == (6, 2 / 6, 0)
+
+
 def test_rank_files_are_dealt_back_and_counted_as_far_as_they_count(tmp_path: Path) -> None:
     """Tokens 10 + 20 + 30 over calls 2 + 4 + 6, and over 3 x 0.5 seconds."""
     (run,) = imported([ranks(tmp_path / "logs")], tmp_path / "out", task="gsm8k", source=str(source(tmp_path)))
@@ -163,7 +171,16 @@ def spoilt(tmp_path: Path, name: str, text: str) -> Path:
         ("rank_1.jsonl", '"a"', "of processes 1; a run of 1 has those of 0 to 0"),
         ("rank_0.jsonl", '{"a": 1}', "dict where the text of an answer belongs"),
         ("rank_0_samples.jsonl", '{"sample_index": 0}', "counts without answers"),
+        ("samples_gsm8k.jsonl", '{"doc_id": -1, "doc": {}, "resps": [["a"]]}', "line 1: .* doc_id is -1"),
+        ("samples_gsm8k.jsonl", '{"doc_id": 0, "resps": [[]]}', "line 1: .* resps is no list of texts"),
+        (
+            "samples_gsm8k.jsonl",
+            '{"doc_id": 0, "resps": [["a"]]}\n{"doc_id": 0, "resps": [["b"]]}',
+            "line 2: document 0 has another answer than before",
+        ),
+        ("samples_gsm8k.jsonl", "[" * 99999, "line 1 is no JSON"),
         ("results.json", '{"results": {}}', "holds no samples"),
+        ("results.json", '{"samples": {}}', "holds samples of no task"),
         ("results.json", "{", "is no JSON"),
         ("samples.jsonl", '{"task_id": "HumanEval/0", "solution": 3}', "neither solution nor completion"),
     ],

@@ -141,7 +141,8 @@ def _d2cache(file: Path, whole: Mapping[str, Any], task: str, rows: Any) -> Log:
     speeds = {
         name: whole[name] for name in ("tps", "throughput", "full_tps", "full_throughput", "latency") if name in whole
     }
-    log = Log("d2Cache" if speeds else "lm-eval", [file], task=task, model=whole.get("model_name"), facts=speeds)
+    model = whole.get("model_name")
+    log = Log("d2Cache" if speeds else "lm-eval", [file], task=task, model=str(model) if model else None, facts=speeds)
     if not isinstance(rows, Sequence) or not rows:
         raise LogError(f"{file}: samples of {task} are no list of documents")
     log.answers = _documents(file, list(enumerate(rows, 1)))
@@ -149,7 +150,9 @@ def _d2cache(file: Path, whole: Mapping[str, Any], task: str, rows: Any) -> Log:
 
 
 def _documents(file: Path, rows: Sequence[tuple[int, Any]]) -> list[Answer]:
-    """A document that stands there once for each filter is one answer; its verdict is that of the first filter."""
+    """A document that stands there once for each filter is one answer; its verdict is that of the first filter. Of
+    several texts of a document lm-eval says one thing for all, which is a verdict of none.
+    """
     found: dict[tuple[int, int], Answer] = {}
     for line, row in rows:
         try:
@@ -160,7 +163,7 @@ def _documents(file: Path, rows: Sequence[tuple[int, Any]]) -> list[Answer]:
         for sample, text in enumerate(texts):
             answer = Answer(
                 text, index=document, sample=sample, prompt=_prompt(row.get("arguments")),
-                doc=doc if isinstance(doc, Mapping) else None, theirs=_verdict(row),
+                doc=doc if isinstance(doc, Mapping) else None, theirs=_verdict(row) if len(texts) == 1 else None,
             )  # fmt: skip
             before = found.setdefault((document, sample), answer)
             if (before.text, before.doc) != (answer.text, answer.doc):
@@ -179,9 +182,10 @@ def _number(value: Any) -> int:
 
 def _texts(resps: Any) -> list[str]:
     """`[["text"]]`, with several texts for several samples; a log-likelihood is a pair of numbers."""
-    if not isinstance(resps, list) or not resps:
+    found = resps if isinstance(resps, list) else []
+    texts = [text for one in found for text in (one if isinstance(one, list) else [one])]
+    if not texts:
         raise ValueError("resps is no list of texts")
-    texts = [text for one in resps for text in (one if isinstance(one, list) else [one])]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("resps hold numbers: a log-likelihood task generates no text")
     return texts
@@ -199,8 +203,9 @@ def _prompt(arguments: Any) -> str | None:
 
 
 def _verdict(row: Mapping[str, Any]) -> bool | None:
-    names = row.get("metrics") or [name for name in ("exact_match", "pass@1", "pass_at_1", "acc") if name in row]
-    value = row.get(names[0]) if names else None
+    told = row.get("metrics")
+    names = told if told and isinstance(told, list) else ("exact_match", "pass@1", "pass_at_1", "acc")
+    value = next((row[name] for name in names if isinstance(name, str) and name in row), None)
     return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
 
 
