@@ -28,7 +28,7 @@ class RunSettings:
     `devices`: a worker on each of these devices, all at one run: all, N, 0,1,... or cpu:N (docs/parallel.md); None:
     this process alone. `same_devices`: an earlier run is gone on with only if it was asked for with the same
     run.devices and backend.device; jobs of a sweep that differ in these have it set. `stall_s`: seconds without a
-    forward after which a worker's decode is given up and redone by another (None: never); loading may take as long.
+    forward after which a worker's decode is given up and redone by another (None: never).
     `preset`: counting rule of the console; the rows hold what every rule needs. `out`: where runs are written.
     `json`: whether the last line of stdout is one of JSON; auto: where stdout is no terminal.
     """

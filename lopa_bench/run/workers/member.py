@@ -15,6 +15,7 @@ from lopa_bench.system.processes import Child
 
 BEAT_SECONDS = 1.0
 LOOK_SECONDS = 0.5  # between two looks at all workers
+LOADING_SECONDS = 3600.0  # at least, before a worker that is not ready is given up
 SILENT_SECONDS = 60.0  # of a loaded worker: longer than any call holds the interpreter, or a network is away
 MUTE_SECONDS = 5.0  # without a beat, after which a decode that stands still is put down to its process
 
@@ -61,16 +62,17 @@ class Member:
 
         Time is counted in looks, so that nobody is blamed for an hour in which this process was stopped itself. While a
         worker loads it may be silent (what opens a library or a device may hold the interpreter for minutes) and nobody
-        waits for it, so only `stall_s` counts; one that has nothing to do makes no forward.
+        waits for it, so it has an hour, or `stall_s` if that is longer; one that has nothing to do makes no forward.
         """
         is_loaded = self.row is not None
         self._silent += LOOK_SECONDS
         self._still = 0.0 if is_loaded and not self.out else self._still + LOOK_SECONDS
         if is_loaded and self._silent > SILENT_SECONDS:
             return f"gave no sign of life for {SILENT_SECONDS:g} s"
-        if stall_s is None or self._still <= stall_s:
+        most = stall_s if is_loaded or stall_s is None else max(stall_s, LOADING_SECONDS)
+        if most is None or self._still <= most:
             return None
         if not is_loaded:
-            return f"was not ready after {stall_s:g} s (run.stall_s)"
+            return f"was not ready after {most:g} s"
         does = "gave no sign of life" if self.is_silent else "made no forward"
         return f"{does} for {stall_s:g} s (run.stall_s)"
