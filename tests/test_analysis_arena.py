@@ -138,6 +138,8 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     entrant(tmp_path, {"name": "d2f"}, {0.9: (18, 36, 20)}, splits=(TUNING,))
     entrant(tmp_path, {"name": "fast_dllm"}, {0.9: (18, 36, 30)}, splits=(HELD_OUT,))
     entrant(tmp_path, {"name": "llada"}, {None: (2, 36, 30)})
+    entrant(tmp_path, {"name": "sdar"}, {0.9: (18, 36, 30)})
+    entrant(tmp_path, {"name": "sdar"}, {0.7: (18, 36, 20)}, splits=(HELD_OUT,))
     table = arena_table(Study.of(tmp_path))
     missing = {line["decoder"]: line["missing"] for line in table.values}
     assert missing == {
@@ -145,6 +147,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
         "D2F": "this setting has no run on the held-out split",
         "Fast-dLLM": "no run on the tuning split: nothing is chosen",
         "LLaDA": "no setting of its grid loses so little",
+        "SDAR": "1 more of its settings without a run on the tuning split",
     }
     assert any("no run of LoPA as in the article" in note for note in table.notes)
 

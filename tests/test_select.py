@@ -19,13 +19,15 @@ def on(base: str, **changes: object) -> DecoderConfig:
     return DecoderConfig(**{"base": base, "gen_length": 11, **size, **changes})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("base", ["d2f", "fast_dllm", "greedy", "dream"])
+@pytest.mark.parametrize("base", ["d2f", "fast_dllm", "greedy", "dream", "joint_threshold"])
 def test_a_gate_that_nothing_passes_leaves_the_base(base: str) -> None:
     """No probability is above 1: the anchor wins every round, and no complete branch ends the text unconfirmed."""
     for seed in SEEDS:
         plain, gated = run(hashed(seed), on(base, k=0)), run(hashed(seed), on(base, k=3, select="gate", gate=1.0))
         assert gated.ids == plain.ids
-        assert [step.positions for step in gated.steps] == [step.positions for step in plain.steps]
+        assert [(step.positions, step.edits) for step in gated.steps] == [
+            (step.positions, step.edits) for step in plain.steps
+        ]
         assert not any(step.winner for step in gated.steps)
 
 

@@ -164,8 +164,13 @@ def _pick(study: Study, arena: Arena, contender: Contender, budget: float) -> Pi
     if chosen is None:
         return Pick(contender, budget, why="no setting of its grid loses so little")
     held = contender.held(chosen)
-    where = "no held-out split" if not arena.held_out else "this setting has no run on the held-out split"
-    return Pick(contender, budget, chosen, held, "" if held else where)
+    if held is None:
+        where = "no held-out split" if not arena.held_out else "this setting has no run on the held-out split"
+        return Pick(contender, budget, chosen, why=where)
+    tried = {_same(run) for run in contender.tuning}
+    untried = sum(_same(run) not in tried for run in contender.held_out)
+    why = f"{untried} more of its settings without a run on the tuning split" if untried else ""
+    return Pick(contender, budget, chosen, held, why)
 
 
 def _against(study: Study, arena: Arena, pick: Pick, every: Sequence[Pick]) -> dict[str, Paired]:
