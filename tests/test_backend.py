@@ -130,6 +130,19 @@ def test_prefix_reuse_is_exact_for_an_equal_prompt_under_block_causal_attention(
         assert generations[1].steps[0].tokens_processed == generations[0].steps[0].tokens_processed - expected[1]
 
 
+def test_on_the_absolute_grid_whole_blocks_of_an_equal_prompt_are_reused_and_told() -> None:
+    """Of seven positions one block of four: the three behind it stand in a block that is not full yet."""
+    config = DecoderConfig(name="llada2", gen_length=9, block_size=4, grid="absolute")
+    local = LocalBackend(real().model, 128, prefix_reuse="exact")
+    vocab = Vocabulary(local.config.mask_id, (), local.config.vocab_size)
+    outcomes = dict(local.stream([job(config, [3, 17, 21, 40, 5, 6, 7], vocab) for _ in range(2)]))
+    assert [outcomes[i].cached for i in range(2)] == [0, 4]
+    assert outcomes[0].generation is not None
+    assert outcomes[1].generation is not None
+    assert outcomes[0].generation.ids == outcomes[1].generation.ids
+    assert outcomes[1].generation.steps[0].cached == 4
+
+
 def test_a_text_that_ends_before_its_prompt_is_kept_leaves_nothing_to_reuse() -> None:
     """Everything passes at once, so no second forward asks for the keys and values of the first."""
     config = DecoderConfig(name="d2f", gen_length=8, block_size=8, tau_conf=0.0, attention="block_causal")
