@@ -95,11 +95,13 @@ def test_behind_an_end_token_nothing_is_decoded_and_the_model_sees_that_token() 
 
 
 def test_no_branch_assumes_a_token_behind_the_end_that_was_just_found() -> None:
-    model = fixed([0.9, 0.8, 0.7, 0.99, 0.99, 0.99], [1, 2, 3, END, 5, 6])
+    """Places 4 and 5 are surer than 2, and as good as any other as long as no end token stands before them."""
+    model = fixed([0.9, 0.8, 0.7, 0.99, 0.85, 0.75], [1, 2, 3, END, 5, 6])
     config = replace(PAIRS, name="lopa", base="d3llm", k=4, early_stop=True, block_size=6)
-    steps = run(model, config).steps
-    assert filled(run(model, config))[0] == (3, 4, 5)
-    assert steps[1].lookahead_positions == (1, 2, 3)
+    first, second = run(model, config).steps[:2]
+    assert (first.positions, second.lookahead_positions) == ((4,), (1, 2, 3))
+    without = run(model, replace(config, early_stop=False)).steps[1]
+    assert without.lookahead_positions == (1, 5, 2, 6)
 
 
 # --- the released rule, told again

@@ -127,6 +127,7 @@ def test_the_whole_grid(k: int, model: str) -> None:
         {"base": "sdar", "grid": "absolute", "confidence": "margin"},
         {"base": "sdar", "grid": "absolute", "select": "exact", "eager": True},
         {"base": "fast_dllm", "cache": "vicinity", "attention": "full", "warmup_steps": 2},
+        {"base": "d3llm", "cache": "delayed", "attention": "full", "refresh_interval": 3, "tau_entropy": 0.1},
         {"base": "fast_dllm", "fill": "schedule", "attention": "full", "eos_penalty": 3.0},
         {"select": "gate"},
         {"select": "exact"},
