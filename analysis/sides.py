@@ -17,7 +17,7 @@ from lopa_bench.records.runs import Run
 
 Point = tuple[Any, ...]  # values of TUNED
 # settings that a decoder has otherwise without lookahead
-LOOKAHEAD = ("confidence", "attention", "complete", "floor", "select", "gate", "confirm", "confirm_best")
+LOOKAHEAD = ("confidence", "attention", "complete", "floor", "select", "gate", "confirm", "confirm_best", "eager")
 BASES = (
     *("greedy", "dream", "llada", "fast_dllm", "eb", "frechet", "entropy", "klass", "d2f"),
     *("sdar", "fast_dllm_v2", "llada2", "multibd", "d3llm", "joint_threshold", "wino", "saber"),

@@ -37,6 +37,8 @@ def test_predictions_that_stand_still_are_followed_over_the_end_of_a_block() -> 
     plain = run(model, config, (0, 1, 2, 3))
     assert plain.ids == eager.ids
     assert plain.forwards == 11
+    some = run(model, replace(config, k=4, eager=True), (0, 1, 2, 3))
+    assert some.steps[0].window_width == 4 + 3 * BLOCK  # five steps end in the second block to come
 
 
 def test_no_block_is_fed_ahead_of_a_text_that_has_its_end() -> None:

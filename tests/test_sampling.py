@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from lopa_bench.engines.room import first_calls
 from lopa_bench.models.memory import Call
 from lopa_bench.models.network.segments import Segment
 from tests.golden_cases import backend as network
+from tests.test_exact import base_steps, of_text
 from tests.toy import END, MASK, VOCAB, backend, fixed, hashed, run
 
 MASK_ID = 4
@@ -263,3 +265,15 @@ def test_texts_of_one_call_are_held_down_each_at_its_own_time() -> None:
     assert alone == [packed[i].generation for i in range(3)]
     assert asked[0] == pytest.approx([np.log(1e-3)], abs=1e-6)
     assert any(len(fade) > 1 and fade == sorted(set(fade)) for fade in asked)
+
+
+def test_a_draft_that_comes_true_was_held_down_at_the_times_of_its_steps() -> None:
+    """So its steps are those of the sampler alone, probabilities included."""
+    common: dict[str, Any] = {"base": "dream", "gen_length": 12, "steps": 12, "eos_penalty": 0.3, "decode_tail": True}
+    winners = 0
+    for seed in range(5):
+        model = of_text(seed, 0.1)
+        alone, ahead = (run(model, DecoderConfig(k=k, select="exact", **common)) for k in (0, 3))
+        assert base_steps(ahead) == base_steps(alone)
+        winners += sum(step.winner for step in ahead.steps)
+    assert winners
