@@ -35,7 +35,12 @@ def write(
         "decoder": {"name": "lopa", "k": 8, "tau_conf": row.pop("tau_conf", 0.9)},
         "model": {"dtype": "auto"},
         "backend": {"device": "auto", "attention": row.pop("attention", None)},
-        "run": {"batch": batch, "preset": "effective", "json": row.pop("json", "auto")},
+        "run": {
+            "batch": batch,
+            "preset": "effective",
+            "json": row.pop("json", "auto"),
+            "devices": row.pop("devices", None),
+        },
     }
     with RunStore(out / "runs" / name) as store:
         for index, ids in enumerate(IDS):
@@ -97,6 +102,13 @@ def test_a_sample_that_failed_in_one_run_is_another_one(tmp_path: Path) -> None:
     write(tmp_path, "b", {0: {"finish_reason": "error", "correct": None, "token_ids": []}}, batch=2)
     (beside,) = invariance(runs(tmp_path)).others
     assert [(change.key[0], change.token, change.after) for change in beside.changes] == [("p0", 0, None)]
+
+
+def test_a_run_by_several_devices_stands_beside_one_by_this_process(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    write(tmp_path, "b", {1: {"token_ids": [5, 6, 7]}}, devices="2")
+    (beside,) = invariance(runs(tmp_path)).others
+    assert (beside.name, beside.ids) == ("run.devices=2", 1)
 
 
 def test_a_sweep_shows_it_only_where_nothing_else_was_varied(several: Path) -> None:

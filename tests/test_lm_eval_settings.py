@@ -43,6 +43,17 @@ def test_generation_arguments_are_read_as_lm_eval_means_them(arguments: Mapping[
     assert generating(arguments, "t") == found
 
 
+def test_what_a_task_asks_for_arrives_at_the_decoder(capsys: pytest.CaptureFixture[str]) -> None:
+    decoder = composed(["decoder.top_k=5"]).decoder
+    asked = Generating(length=64, temperature=0.5, drawing=(("top_p", 0.9), ("top_k", 5)))
+    changes = ["decoder.gen_length=64", "decoder.temperature=0.5", "decoder.top_p=0.9"]
+    assert asked.changes(decoder, [], "t") == changes
+    assert "t asks for max_gen_toks=64; the configured decoder.gen_length=128" in capsys.readouterr().err
+    assert Generating(length=decoder.gen_length, temperature=0.0).changes(decoder, [], "t") == []
+    with pytest.raises(ConfigError, match=r"decoder.gen_length=128 in config and t: max_gen_toks=64 contradict"):
+        asked.changes(decoder, ["decoder.gen_length=128"], "t")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

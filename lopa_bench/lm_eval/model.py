@@ -114,22 +114,7 @@ class LopaBench(LM):
     def _continued(self, task: str, arguments: Mapping[str, Any], members: Sequence[Any]) -> list[list[str]]:
         """The texts of each request of a group, by a run of its own."""
         asked = generating(arguments, task)
-        decoder, told = self.settings.decoder, self.given
-        changes = list(self.changes)
-        if asked.length is not None and asked.length != decoder.gen_length:
-            agreed(told, "decoder.gen_length", decoder.gen_length, asked.length, f"{task}: max_gen_toks")
-            print(
-                f"note: {task} asks for max_gen_toks={asked.length}; the configured decoder.gen_length="
-                f"{decoder.gen_length} does not count",
-                file=sys.stderr,
-            )
-            changes.append(f"decoder.gen_length={asked.length}")
-        if asked.temperature is not None and asked.temperature != decoder.temperature:
-            agreed(told, "decoder.temperature", decoder.temperature, asked.temperature, f"{task}: temperature")
-            changes.append(f"decoder.temperature={asked.temperature}")
-        for name, value in asked.drawing:
-            agreed(told, f"decoder.{name}", decoder.get(name), value, f"{task}: {name}")
-            changes.append(f"decoder.{name}={value}")
+        changes = [*self.changes, *asked.changes(self.settings.decoder, self.given, task)]
         instances = [instance for instance, _ in members]
         named = _requests(task, instances)
         folder = Path(self.settings.run.out).expanduser() / "lm_eval"
@@ -137,7 +122,7 @@ class LopaBench(LM):
         changes += ["task=requests", f"task.source={quoted(path)}"]
         repeats = len(members[0][1])
         changes += [f"task.samples={repeats}"] if repeats > 1 else []
-        with _command_line([*told, *changes]) as words:
+        with _command_line([*self.given, *changes]) as words:
             result = run_here(composed(words), is_alone=True, kept=self.kept)
         self.done.append(Continued(task, result.folder, named, instances))
         warn_of_failed(task, result.folder)

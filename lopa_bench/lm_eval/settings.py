@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,23 @@ class Generating:
     length: int | None = None
     temperature: float | None = None
     drawing: tuple[tuple[str, Any], ...] = ()  # further settings of the decoder
+
+    def changes(self, decoder: Mapping[str, Any], words: Sequence[str], task: str) -> list[str]:
+        """What it changes of the configured decoder, as words; another length is said aloud. Raises ConfigError where
+        `words` themselves say something else.
+        """
+        asked = {"gen_length": self.length, "temperature": self.temperature, **dict(self.drawing)}
+        changed = {name: value for name, value in asked.items() if value not in (None, decoder.get(name))}
+        for name, value in changed.items():
+            source = "max_gen_toks" if name == "gen_length" else name
+            agreed(words, f"decoder.{name}", decoder.get(name), value, f"{task}: {source}")
+        if "gen_length" in changed:
+            print(
+                f"note: {task} asks for max_gen_toks={self.length}; the configured decoder.gen_length="
+                f"{decoder['gen_length']} does not count",
+                file=sys.stderr,
+            )
+        return [f"decoder.{name}={value}" for name, value in changed.items()]
 
 
 def generating(kwargs: Mapping[str, Any], task: str) -> Generating:
