@@ -65,13 +65,15 @@ def test_the_second_run_loads_nothing_and_is_as_it_would_be_alone(
 def test_keys_and_values_go_with_their_run(
     settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lives on would count in the peak memory of the next."""
+    """What lives on would count in the peak memory of the next, whoever holds the backend still."""
     made: list[Any] = []
+    backends: list[LocalBackend] = []
     new = LocalBackend.new_cache
 
     def noted(self: LocalBackend) -> Any:
         cache = new(self)
         made.append(weakref.ref(cache))
+        backends.append(self)
         return cache
 
     monkeypatch.setattr(LocalBackend, "new_cache", noted)
