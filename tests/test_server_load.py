@@ -67,6 +67,15 @@ def test_arrivals_are_a_poisson_process_of_the_rate_and_the_same_for_a_seed() ->
     assert set(islice(_arrivals(None, seed=0), 5)) == {0.0}
 
 
+def test_no_request_is_sent_before_it_arrives(tmp_path: Path) -> None:
+    with serving(lambda number, *_: whole(generated(gold_text(number)))) as fake:
+        config = config_for(tmp_path, fake.url, limit=3, concurrency=3, rate=8.0)
+        sent = [row["sent_s"] for row in samples_of(run_served(config))]
+    due = list(islice(_arrivals(8.0, config.run.seed), 3))
+    assert due[2] > 0.1
+    assert all(at >= wanted for at, wanted in zip(sent, due, strict=True))
+
+
 def test_requests_that_could_not_be_sent_when_they_arrived_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
