@@ -23,6 +23,10 @@ from lopa_bench.records.writing import RunStore
 
 LIKELIHOODS = ("loglikelihood", "loglikelihood_rolling", "multiple_choice")
 NO_VERDICT = "no_verdict"  # lm-eval's number is no yes or no
+OF_CACHE = (
+    "note: --use_cache finds an answer by its request alone: another model or decoder on the same cache gets the old "
+    "answers, and what is found there is in no count"
+)
 SHOWN = ("tpf", "forwards")  # of a task, in lm-eval's own table
 COPIED = (
     *("preset", "formula", "n", "errors", "tpf", "tpf_row", "tps", "tps_clock", "forwards", "rows", "content_tokens"),
@@ -92,6 +96,8 @@ def reporting(evaluate: Callable[..., Any]) -> Callable[..., Any]:
             return evaluate(lm, task_dict, *rest, **named)
         if ours.bound is None and (asked := _of_likelihood(task_dict)):
             raise ConfigError(why_not(asked))
+        if ours is not lm:
+            print(OF_CACHE, file=sys.stderr)
         wanted = named.pop("log_samples", True)
         results = evaluate(lm, task_dict, *rest, log_samples=True, **named)
         if results is None:
