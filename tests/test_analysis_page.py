@@ -114,6 +114,13 @@ def test_a_base_that_loses_passes_its_loss_on(tmp_path: Path) -> None:
     assert marks == {"ours": ("fastest",), "base": (), "greedy": ("fastest, no significant loss",)}
 
 
+def test_a_significant_gain_is_no_loss(tmp_path: Path) -> None:
+    write_run(tmp_path, "base", {"name": "d2f"}, decoded([False] * N, 20, 1.0))
+    write_run(tmp_path, "ours", {"name": "lopa", "k": 4}, decoded([True] * N, 10, 0.5))
+    marks = {entry.run.id: entry.marks for entry in Leaderboard(Study.of(tmp_path)).entries}
+    assert marks == {"ours": ("fastest", "fastest, no significant loss"), "base": ()}
+
+
 def test_a_row_says_of_how_many_settings_it_is_one_where_some_were_tuned(tmp_path: Path) -> None:
     assert {entry.tried for entry in Leaderboard(three_runs(tmp_path)).entries} == {None}
     lower = {"name": "lopa", "k": 4, "tau_conf": 0.7}

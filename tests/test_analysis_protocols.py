@@ -14,6 +14,7 @@ from analysis.protocols.packs import NAMES, pack
 from analysis.protocols.table import FILE, protocol_table
 from analysis.study import Study
 from analysis.tables.published import rows
+from analysis.text import typeset
 from lopa_bench.settings.model import ModelSettings
 from tasks.types import TaskConfig
 from tests.analysis_runs import simulate, write_run
@@ -60,6 +61,9 @@ def test_a_run_of_these_settings_stands_beside_the_published_value(tmp_path: Pat
     assert found[0]["score_published"] == 78.5
     assert found[0]["score_difference"] == pytest.approx(found[0]["score"] - 78.5)
     assert found[0]["tps_published"] == 54.4
+    table = protocol_table(Study.of(tmp_path))
+    shown = next(cells for cells, row in zip(table.rows, table.values) if row["run"] == found[0]["run"])
+    assert shown[5] == typeset(f"{found[0]['score'] - 78.5:+.1f}")  # measured - published
 
 
 def test_of_several_runs_the_one_with_the_most_samples_stands(tmp_path: Path) -> None:

@@ -176,10 +176,10 @@ def test_a_report_replays_greedy_the_base_lookahead_and_what_is_marked_on_the_sa
     assert shown() == ["k0", "k8"]
     write_run(tmp_path, "greedy", {"name": "greedy"}, decoded(2))
     write_run(tmp_path, "exact", {"name": "lopa", "k": 4, "select": "exact"}, decoded(2))
-    write_run(tmp_path, "fewer", {"name": "fast_dllm"}, decoded(1))
+    write_run(tmp_path, "a few", {"name": "fast_dllm"}, decoded(1))
     write_run(tmp_path, "elsewhere", {"name": "fast_dllm"}, decoded(2), model="other")
     write_run(tmp_path, "causal", None, decoded(2), decoder="ar", base=None)
-    assert shown("k8", "exact", "fewer", "elsewhere", "causal") == ["greedy", "k0", "k8", "exact"]
+    assert shown("k8", "a few", "exact", "elsewhere", "causal") == ["greedy", "k0", "k8", "exact"]
 
 
 def timed(root: Path, name: str, seconds: float, **changes: Any) -> Run:

@@ -135,3 +135,11 @@ def test_a_whole_number_has_a_first_and_a_last_allowed_value(override: str, allo
 )
 def test_the_first_and_the_last_value_are_allowed(override: str) -> None:
     validate(composed(override))
+
+
+def test_joint_threshold_differs_from_its_twin_of_the_hub_in_the_defaults_of_the_two_programs() -> None:
+    """SGLang's joint_threshold.py, and the generate of LLaDA2.1's own code."""
+    twins = ("joint_threshold", "joint_threshold_hub")
+    sglang, hub = (yaml.safe_load((CONF / "decoder" / f"{name}.yaml").read_text()) for name in twins)
+    apart = {name: (sglang[name], hub[name]) for name in sglang if sglang[name] != hub[name]}
+    assert apart == {"tau_conf": (0.5, 0.95), "tau_edit": (0.0, 0.9), "capped": ("verify", "end")}

@@ -14,9 +14,12 @@ from lopa_bench.cost.__main__ import main
 from lopa_bench.cost.arguments import question
 from lopa_bench.cost.devices import COLLECTIVE_S, Device, device, devices
 from lopa_bench.cost.predict import answer
+from lopa_bench.cost.recorded import recorded
 from lopa_bench.cost.sizes import sized
 from lopa_bench.cost.step import Setup, Workload, step, weight_bytes
 from tests.analysis_runs import simulate, write_run
+from tests.test_records import sample
+from tests.test_records import step as step_row
 
 DREAM = sized("d2f_dream").config
 WORK = Workload(rows=8, window=64, masked=32, cached=1000, committed=10)
@@ -91,6 +94,25 @@ def test_a_recorded_run_gives_k_tpf_and_the_mean_step(tmp_path: Path) -> None:
         assert one.step.seconds > 0.010
     assert found.predictions[3].tps > found.predictions[2].tps > found.predictions[0].tps  # type: ignore[operator]
     assert found.predictions[0].pays_from == 1
+
+
+def test_the_mean_step_of_a_run_leaves_out_the_prompt_s(tmp_path: Path) -> None:
+    """Of 9 tokens in 3 calls each enters the cache: 3 a call. Before a call there were 3 masks more than behind it."""
+    widths, cached, left = (30, 10, 8), (0, 20, 24), (9, 6, 0)
+    steps = [
+        step_row(at, window_width=width, cached=kept, masks_left=masks)
+        for at, (width, kept, masks) in enumerate(zip(widths, cached, left))
+    ]
+    folder = write_run(tmp_path, "r", {"name": "lopa", "k": 3}, [(sample(0, window_tokens=9, forwards=3), steps)])
+    found = recorded(str(folder), "effective")
+    assert (found.k, found.work) == (3, Workload(rows=4, window=9, masked=6, cached=22, committed=3))
+
+
+def test_every_setting_of_what_runs_where_arrives() -> None:
+    words = "device=a100 ranks=2 tensor=4 dtype=w8a8 protocol=single_phase gather=logits overhead_ms=3"
+    assert answer(question(words.split())).setup == Setup(
+        device("a100"), 1, 4, "w8a8", "single_phase", "logits", overhead_s=0.003
+    )
 
 
 def test_a_run_that_cannot_say_its_steps_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,6 +190,9 @@ def test_the_figure_has_a_curve_for_each_number_of_devices_and_says_the_best_k()
         for ranks, k, speed, _ in found:
             ys = drawn[f"{ranks} device{'s' if ranks > 1 else ''}"]
             assert max(ys) == pytest.approx(speed) == ys[[one for one, *_ in curve].index(k)]
+            (_, tpf, work) = next(point for point in curve if point[0] == k)
+            assert tpf / speed == pytest.approx(step(DREAM, work, replace(setup, branch_ranks=ranks)).seconds)
+            assert tpf / speed > setup.overhead_s
 
 
 @pytest.mark.parametrize("told", ["--model mini", "--preset lopa_dist"])

@@ -1,4 +1,4 @@
-"""The line that tells machines apart."""
+"""The line that tells machines apart, and which devices there are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 import pytest
 import torch
 
+from lopa_bench.models import device
 from lopa_bench.system.environment import host, machine_name
 
 NODE = {"hostname": "node7", "machine": "x86_64", "processor": "Xeon", "gpu": None, "threads": 8}
@@ -31,3 +32,13 @@ def test_this_machine() -> None:
     assert line.startswith(platform.node())
     assert f"{torch.get_num_threads()} thread" in line
     assert "thread" not in machine_name(host("server"))
+
+
+def test_the_kinds_of_device_are_those_of_torch_and_of_its_plug_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "version", lambda _: "2.9.0+cu128")
+    monkeypatch.setattr(device, "find_spec", lambda name: name if name == "torch_npu" else None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert device.device_kinds() == ["cpu", "cuda", "npu"]
+    monkeypatch.setattr(device, "version", lambda _: "2.9.0+cpu")
+    assert device.device_kinds() == (["cpu"] if platform.system() == "Linux" else ["cpu", "cuda", "npu"])

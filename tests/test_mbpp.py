@@ -10,6 +10,7 @@ import pytest
 
 from tasks.code.mbpp import Mbpp, MbppPlus
 from tasks.code.mbpp_shots import SHOTS
+from tasks.code.published import mbpp_turns
 from tasks.registry import make_task
 from tasks.types import TaskConfig, TaskError
 from tests.benchmark_files import MBPP as FULL
@@ -241,3 +242,8 @@ def test_every_gold_passes(source: Path, name: str, count: int) -> None:
     scores = made.score_all([(problem, problem.gold) for problem in made.problems])
     assert [p.id for p, s in zip(made.problems, scores, strict=True) if s.correct is not True] == []
     assert len(scores) == count
+
+
+def test_lm_eval_s_instruct_prompt_shows_three_tests() -> None:
+    assert mbpp_turns("lm_eval_instruct", "Halve.", ["a", "b", "c", "d"], 0).text.endswith("\na\nb\nc")
+    assert mbpp_turns("opencompass_fence", "Halve.", ["a", "b", "c", "d"], 0).text.count("d\n You should") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lopa_bench.errors import BackendError, ConfigError
 from lopa_bench.models.checkpoint.folders import locate
 from lopa_bench.models.checkpoint.layouts import read_config
 from lopa_bench.models.checkpoint.loader import load_model
+from lopa_bench.models.config import Experts
 from lopa_bench.models.network.tensor_parallel import shared
 from lopa_bench.models.network.transformer import Transformer
 from lopa_bench.records.finding import find_runs
@@ -147,6 +149,12 @@ def test_what_cannot_be_shared_is_refused_before_weights_are_read() -> None:
         read_config(MODELS / "dream_b")[1].check_shares(2)
     with pytest.raises(BackendError, match=r"tensor_ranks=3 does not divide the network's 4 query heads, 2 KV heads"):
         read_config(locate("embedded:mini"))[1].check_shares(3)
+    experts = Experts(8, 2, size=6, layers=(True,), shared_size=9)
+    mixed = replace(
+        read_config(locate("embedded:mini"))[1], heads=12, kv_heads=12, intermediate_size=12, experts=experts
+    )
+    with pytest.raises(BackendError, match=r"4 does not divide the network's 6 .* expert, 9 .* network; allowed: 1, 3"):
+        mixed.check_shares(4)
     for settings, model, decoder, message in (
         ({}, {"quantize": "w8a8"}, "lopa", "matrices of 8 bits are not shared"),
         ({"compile": "compile"}, {}, "lopa", "backend.compile=compile is not allowed with backend.tensor_ranks=2"),

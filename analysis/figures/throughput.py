@@ -120,14 +120,14 @@ def _bars(ax: Axes, bars: list[Bar], slots: int) -> None:
         tell(ax, value, at[1], f"{label}\npublished {fixed(value, 0)} tokens a second")
         if measured.value is not None:
             end = measured.interval[1] if measured.interval else measured.value
-            ax.text(end, at[0], f" {fixed(measured.value, 0)}", va="center", fontsize=6)
+            ax.text(end, at[0], f"\u00a0{fixed(measured.value, 0)}", va="center", fontsize=6)
         if value:
-            ax.text(value, at[1], f" {fixed(value, 0)}", va="center", fontsize=6, color="0.35")
+            ax.text(value, at[1], f"\u00a0{fixed(value, 0)}", va="center", fontsize=6, color="0.35")
             if measured.value is not None:
                 difference = typeset(signed(measured.value - value, 0))
                 ax.text(max(value, measured.value) * 1.12, place, difference, va="center", fontsize=6, weight="bold")
             if measured.value is None and both:
-                ax.text(0, place + thick / 2, " no run", va="center", fontsize=6, color="0.35")
+                ax.text(0, place + thick / 2, "\u00a0no run", va="center", fontsize=6, color="0.35")
     ax.set_yticks(list(places), [label for label, _, _, _ in bars], fontsize=6)
     ax.set_ylim(slots - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
