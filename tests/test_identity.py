@@ -79,7 +79,7 @@ OTHER: Mapping[str, Any] = {  # each setting with a value that is not its defaul
     "decoder.first_position": "rule", "decoder.tau_conf": 0.8, "decoder.tau_add": 0.2, "decoder.tau_act": 0.9,
     "decoder.forced": "global", "decoder.confidence": "margin", "decoder.fill_confidence": "prob", "decoder.k": 3,
     "decoder.prefix_look": 3, "decoder.after_look": 4, "decoder.warmup_steps": 1, "decoder.eager": True,
-    "decoder.eos_penalty": 3.0,
+    "decoder.eos_penalty": 3.0, "decoder.early_stop": True, "decoder.cache_delay": 2, "decoder.refresh_interval": 4,
     "decoder.floor": 0.1, "decoder.complete": "verify", "decoder.select": "gate",
     "decoder.gate": 0.3, "decoder.confirm": 0.4, "decoder.confirm_best": True,
     "decoder.gamma": 0.2, "decoder.delta": 0.3, "decoder.tau_entropy": 0.4, "decoder.tau_kl": 0.02,
