@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lopa_bench.errors import RunError
+from lopa_bench.records.claim import claim
 from lopa_bench.records.finding import find_run, find_runs
 from lopa_bench.records.joining import gathered
 from lopa_bench.records.runs import as_run, open_run
@@ -72,6 +73,15 @@ def test_runs_are_found_from_the_output_folder_the_folder_of_runs_and_the_run(tm
 def test_a_run_whose_settings_are_no_object_is_refused_by_name(tmp_path: Path, config: str) -> None:
     with pytest.raises(RunError, match=f"{tmp_path / 'run.parquet'}: config is no"):
         open_run(stored(tmp_path, config=config))
+
+
+def test_a_run_that_came_to_nothing_leaves_no_folder_and_one_with_files_stays(tmp_path: Path) -> None:
+    with claim(tmp_path, "0123456789abc", True, ["a"]):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]  # of all who look for a folder here
+    with claim(tmp_path, "0123456789abc", True, ["a"]) as kept:
+        stored(kept.folder)
+    assert kept.folder.is_dir()
 
 
 def test_shards_of_a_run_that_is_not_known_are_never_joined() -> None:
