@@ -44,6 +44,8 @@ def test_the_rows_are_those_of_processes_of_their_own_and_no_job_harms_another(
     assert [len(re.findall("made by process", log)) for log in logs] == [1] * len(jobs)
     for number, fault in enumerate(faults):
         assert (f"[{number}] RuntimeError: this fault was asked for" in err) == (fault == "early-raise")
+        is_first = processes[number] not in processes[:number]
+        assert (f"[{number}] loading" in err) == (statuses[number] == "finished" and is_first)
 
     alone = warm.run(
         *settings, *FAULTY, "task.shots_style=fine", f"run.out={tmp_path / 'alone'}", env={"PYTHONPATH": str(FAULTS)}

@@ -20,8 +20,10 @@ from lopa_bench.plan.units import Unit
 from lopa_bench.run.workers import joining, member, pool
 from lopa_bench.run.workers.member import LOOK_SECONDS, Member
 from lopa_bench.run.workers.places import Place
+from lopa_bench.run.workers.worker import beating
 from lopa_bench.settings.config import RunSettings
 from lopa_bench.system.channel import Channel, Inbox
+from tests.test_served import engine
 from tests.test_workers import rows
 from tests.worker_threads import ENDED, SharedRuns, hang
 
@@ -93,6 +95,16 @@ def test_while_it_loads_a_worker_may_be_silent_for_an_hour_or_longer_if_a_decode
         assert after(worker, most - 1, stall_s) is None
         assert after(worker, 2, stall_s) == f"was not ready after {most:g} s"
     assert after(loading(), 10 * HOUR, None) is None
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_worker_at_work_says_how_many_forwards_its_engine_has_begun(tiny_model: Path) -> None:
+    model = engine(tiny_model)
+    model.warm_up(Unit(0, 0))
+    here, there = (Channel(connection) for connection in Pipe())
+    with beating(there, model):
+        assert here.receive() == {"beat": model.backend.forwards}
+    assert model.backend.forwards > 0
 
 
 @pytest.mark.usefixtures("fast")
