@@ -14,6 +14,7 @@ from lopa_bench.sweep import jobs
 from lopa_bench.sweep.jobs import objective
 from lopa_bench.sweep.multirun import varied_names, with_unions
 from lopa_bench.tracking.sweep import branch_scaling
+from tests.scripted import Runs, stop_at
 from tests.test_records import measured, sample
 
 
@@ -65,6 +66,17 @@ def test_a_union_of_shards_has_the_samples_of_all_of_them(tmp_path: Path) -> Non
     counted = [replace(one, numbers=one.numbers | {"preset": "fast_dllm"}) for one in (shard(0, 2), shard(1, 2))]
     wholes = with_unions([shard(0, 2), counted[0], shard(1, 2), counted[1], shard(1, 2)])
     assert [(one.preset, one.numbers["n"]) for one in wholes] == [("effective", 2), ("fast_dllm", 2)]
+
+
+def test_the_command_that_goes_on_with_a_stopped_job_has_no_setting_that_only_a_sweep_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = Runs(tmp_path, monkeypatch)
+    runs.before = stop_at(3, KeyboardInterrupt())
+    monkeypatch.setattr("sys.argv", ["child", "decoder.k=0", "++fail_fast=true", "keep_model=True", "against=k:0"])
+    with pytest.raises(KeyboardInterrupt):
+        runs.run(limit=5)
+    assert capsys.readouterr().err.endswith("to go on: python -m lopa_bench decoder.k=0\n")
 
 
 def test_a_job_knows_what_it_differs_in_from_the_others_of_its_sweep(tmp_path: Path) -> None:

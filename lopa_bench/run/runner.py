@@ -31,6 +31,7 @@ from lopa_bench.run.missing import REDONE, RESUME_COLUMNS, missing_units
 from lopa_bench.run.workers.opening import Way, way_of
 from lopa_bench.settings.backend import ServerSettings
 from lopa_bench.settings.config import Config
+from lopa_bench.settings.unread import OF_SWEEPS
 from lopa_bench.settings.validate import Validated, validate
 from lopa_bench.system.clock import now
 from lopa_bench.tracking.making import make_tracker
@@ -255,5 +256,6 @@ class _Runner:
     def _say_how_to_go_on(self) -> None:
         units = self.plan.units
         done = len(units) - len(missing_units(units, read_samples(self.folder, RESUME_COLUMNS)))
-        command = shlex.join(["python", "-m", "lopa_bench", *sys.argv[1:]])
+        words = [word for word in sys.argv[1:] if word.lstrip("+").partition("=")[0] not in OF_SWEEPS]  # of a job
+        command = shlex.join(["python", "-m", "lopa_bench", *words])
         _say(f"stopped after {done} of {len(units)} samples, kept in {self.folder}; to go on: {command}")
