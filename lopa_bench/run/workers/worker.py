@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from lopa_bench.backends.ranks.facts import flat
 from lopa_bench.errors import ConfigError
 from lopa_bench.plan.configured import configured
 from lopa_bench.plan.identity import check_unchanged
 from lopa_bench.plan.plan import Plan, make_plan
 from lopa_bench.plan.units import Unit
+from lopa_bench.records.runs import flat
 from lopa_bench.records.schema import to_json
 from lopa_bench.run.workers import member
 from lopa_bench.settings.config import config_of
