@@ -94,7 +94,6 @@ class Decoder:
                 f"decoder.eager=true is not supported by decoder.base={config.base}, which does not decode one block "
                 "after the other under block-causal attention; allowed: false, or decoder.base=sdar or llada2"
             )
-        which = "k=auto" if config.k == "auto" else f"select={config.select}"
         if self.select.drafts and CHANGE in self.rule.measures:
             raise DecoderError(
                 f"decoder.{self.chosen} is not supported by decoder.fill={config.fill}: it compares a forward with "
@@ -102,8 +101,8 @@ class Decoder:
             )
         if self.select.drafts and self.cache.counts:
             raise DecoderError(
-                f"decoder.{which} is not supported by decoder.cache={config.cache}: what it keeps goes by the number "
-                "of forwards, which a draft changes; allowed: decoder.cache=none, or a number for k and "
+                f"decoder.{self.chosen} is not supported by decoder.cache={config.cache}: what it keeps goes by the "
+                "number of forwards, which a draft changes; allowed: decoder.cache=none, or a number for k and "
                 "decoder.select=score or gate"
             )
 
