@@ -181,6 +181,7 @@ def test_help_fits_a_screen_or_two_and_names_families_instead_of_a_hundred_files
     out = warm.run("--help").out
     assert len(out.splitlines()) <= 66
     assert "table4/* (72)" in out
+    assert out.count("protocol/") == 1  # a family is what one folder holds, however deep
     assert "d2f_dream_base_s10" not in out
     for name in ("qwen3_8b", "transformers_serve", "tau_conf", "slo_ttft_s", "hydra/launcher=", "--help GROUP"):
         assert name in out

@@ -81,7 +81,7 @@ def _families(choices: Sequence[str]) -> list[str]:
     is_long = len(plain) > MANY
 
     def family(choice: str) -> str:
-        folder, slash, _ = choice.rpartition("/")
+        folder, slash, _ = choice.partition("/")
         word = choice.partition("_")[0]
         return f"{folder}/*" if slash else f"{word}*" if is_long and first[word] >= FAMILY else choice
 
