@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from decoders.config import DecoderConfig
 from lopa_bench.errors import ConfigError
-from lopa_bench.run.workers import joining, places
+from lopa_bench.run.workers import joining, places, pool
 from lopa_bench.run.workers.door import Door, knock
 from lopa_bench.run.workers.launched import Rank, rank_of
+from lopa_bench.run.workers.opening import way_of
 from lopa_bench.settings.arguments import with_devices
 from lopa_bench.settings.backend import LocalSettings, ServerSettings
 from lopa_bench.settings.config import Config, RunSettings
@@ -179,6 +181,17 @@ def test_there_are_no_more_workers_than_they_have_to_do_and_at_least_one(monkeyp
         3,
         4,
     ]
+
+
+def test_workers_of_a_run_are_begun_for_the_batches_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_machine(monkeypatch, "cpu", 0, cores=8)
+    begun: list[list[places.Place]] = []
+    monkeypatch.setattr(pool, "Pool", lambda plan, folder, run_id, found: begun.append(found))
+    config = replace(CONFIG, backend=LocalSettings(device="cpu"), run=RunSettings(devices="all", batch=16))
+    way = way_of(config, validate(config), None)
+    for missing in (100, 40):
+        way.open(None, SimpleNamespace(folder=None, run_id=""), missing)  # type: ignore[arg-type]  # nobody reads them
+    assert [len(found) for found in begun] == [7, 3]
 
 
 def test_a_worker_sees_one_device_alone_as_the_process_that_starts_it_counts_them(
