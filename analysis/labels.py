@@ -63,8 +63,8 @@ def decoding(run: Run) -> str:
 
 
 def varied(run: Run, among: Sequence[Run]) -> str:
-    """All settings in which the runs of the same model, task and decoder differ, with the values that this run has; k
-    stands beside.
+    """All settings in which the runs of the same model, task and decoder differ, with the values that this run has,
+    without those that it has not set; k stands beside.
     """
 
     def kind(one: Run) -> tuple[object, ...]:
@@ -73,7 +73,7 @@ def varied(run: Run, among: Sequence[Run]) -> str:
     alike = [other for other in among if kind(other) == kind(run)]
     found = []
     for name, value in run.overrides.items():
-        if any(other.overrides[name] != value for other in alike if name in other.overrides):
+        if value is not None and any(other.overrides[name] != value for other in alike if name in other.overrides):
             found.append(f"{name} {setting(value)}")
     return plain(", ".join(found))
 

@@ -37,6 +37,8 @@ def typeset(number: str) -> str:
 
 def setting(value: object) -> str:
     """A value of a setting without the zeros behind a point."""
+    if value is None:
+        return "not set"
     return plain(f"{value:g}" if isinstance(value, float) else value)
 
 

@@ -20,6 +20,7 @@ from analysis.stepwise import digest
 from analysis.study import Study
 from analysis.tables.aup import aup_d3llm, aup_mbd
 from analysis.tables.lists import comparison_table
+from analysis.text import setting
 from lopa_bench.metrics.paired import compare as compare_samples
 from lopa_bench.metrics.paired import with_adjusted_p
 from lopa_bench.records.finding import find_run
@@ -151,6 +152,14 @@ def test_a_comparison_names_what_an_ablation_changed(tmp_path: Path) -> None:
     runs = Study.of(tmp_path).runs
     usual = "tau_act 0.95, forced per_block"
     assert [varied(run, runs) for run in runs] == [usual, usual, "tau_act 0.5, forced global"]
+
+
+def test_what_a_run_has_not_set_is_no_part_of_its_name_and_is_told_as_that(tmp_path: Path) -> None:
+    for name, floor in (("a", None), ("b", 0.2)):
+        write_run(tmp_path, name, {"name": "lopa", "k": 3, "floor": floor}, simulate(2, 3, 0.9, seed=0))
+    runs = Study.of(tmp_path).runs
+    assert [varied(run, runs) for run in runs] == ["", "floor 0.2"]
+    assert [setting(run.settings["floor"]) for run in runs] == ["not set", "0.2"]
 
 
 def test_tasks_that_judge_the_same_texts_are_one_curve_unless_the_score_is_shown(tmp_path: Path) -> None:
