@@ -173,6 +173,7 @@ def test_the_article_s_table_4_stands_beside_what_is_predicted() -> None:
     assert {row["setting"] for row in tested} == {"S12", "S18"}
     for row in tested:
         assert row["error"] == pytest.approx(row["tps"] / row["published_tps"] - 1)
+        assert row["error_with_overhead"] == pytest.approx(row["tps_with_overhead"] / row["published_tps"] - 1)
         assert row["step_ms_with_overhead"] - row["step_ms"] == pytest.approx(1e3 * overhead_s())
         assert row["tps_with_overhead"] == pytest.approx(1e3 * row["published_tpf"] / row["step_ms_with_overhead"])
     assert all(row["implied_tpf"] > 1 for row in table.values if row["published_tpf"] is None)
