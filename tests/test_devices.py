@@ -127,7 +127,7 @@ def test_workers_of_a_run_are_begun_for_the_batches_that_are_missing(monkeypatch
     config = replace(CONFIG, backend=LocalSettings(device="cpu"), run=RunSettings(devices="all", batch=16))
     way = way_of(config, validate(config), None)
     for missing in (100, 40):
-        way.open(None, SimpleNamespace(folder=None, run_id=""), missing)  # type: ignore[arg-type]  # nobody reads them
+        way.open(None, SimpleNamespace(folder=None, run_id=""), missing)  # neither is read
     assert [len(found) for found in begun] == [7, 3]
 
 
