@@ -76,7 +76,7 @@ def record(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     W + scale B A, or those of the file. A model whose tie the settings keep has one.
     """
     import torch
-    from peft import LoraConfig, PeftModel, get_peft_model  # type: ignore[import-not-found]
+    from peft import LoraConfig, PeftModel, get_peft_model
     from safetensors.torch import load_file
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

@@ -64,7 +64,7 @@ def on_ranks(
     meddle: Callable[[int, RankedBackend], None] = lambda rank, backend: None,
 ) -> list[list[Outcome]]:
     """The outcomes of these decodes on each rank, in order. An error of any rank is raised."""
-    table, found, errors = Table(ranks), [[] for _ in range(ranks)], []  # type: ignore[var-annotated]
+    table, found, errors = Table(ranks), [[] for _ in range(ranks)], []
 
     def work(rank: int) -> None:
         torch.set_num_threads(1)

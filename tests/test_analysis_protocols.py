@@ -114,6 +114,6 @@ def test_a_protocol_on_a_part_of_a_set_is_compared_by_it() -> None:
     one = pack("sdar/mbpp")
     theirs = {"decoder": asdict(one.decoder), "model": dict(one.model), "task": dict(one.task)}
     run = SimpleNamespace(source_kind="file", toy=False, is_server=False, config=theirs)
-    assert one.fits(run)  # type: ignore[arg-type]  # it has what is read of a run
+    assert one.fits(run)  # it has what is read of a run
     theirs["task"]["rows"] = None
-    assert not one.fits(run)  # type: ignore[arg-type]  # the same
+    assert not one.fits(run)  # the same

@@ -63,7 +63,7 @@ def test_packed_samples_decode_as_alone(config: DecoderConfig, model: str) -> No
 def test_packed_samples_share_their_model_calls() -> None:
     local = backend(fixed([0.5] * 4))
     outcomes = dict(local.stream([job(DecoderConfig(name="greedy", gen_length=4), [0])] * 3, batch=3))
-    assert local.model.calls == local.forwards == 4  # type: ignore[union-attr]
+    assert local.model.calls == local.forwards == 4
     assert [outcome.generation.forwards for outcome in outcomes.values() if outcome.generation] == [4, 4, 4]
 
 
@@ -150,7 +150,7 @@ def test_a_text_that_ends_before_its_prompt_is_kept_leaves_nothing_to_reuse() ->
     vocab = Vocabulary(local.config.mask_id, (), local.config.vocab_size)
     outcomes = dict(local.stream([job(config, [3, 17, 21, 40, 5], vocab) for _ in range(3)]))
     assert [outcomes[i].cached for i in range(3)] == [0, 0, 0]
-    assert len({outcomes[i].generation.ids for i in range(3)}) == 1  # type: ignore[union-attr]
+    assert len({outcomes[i].generation.ids for i in range(3)}) == 1
 
 
 def test_a_temperature_draws_by_the_seed_and_not_by_the_batch() -> None:
@@ -181,8 +181,8 @@ def test_every_sample_draws_by_its_own_seed() -> None:
     units = [Unit(0, 0), Unit(0, 1), Unit(1, 0)]
     problems = [SimpleNamespace(id="a"), SimpleNamespace(id="b")]
     settings = SimpleNamespace(run=SimpleNamespace(seed=5))
-    engine.plan = SimpleNamespace(config=settings, problem=lambda unit: problems[unit.index])  # type: ignore[assignment]
-    engine.prompt_ids, engine.model = {0: [1], 1: [1]}, SimpleNamespace(vocabulary=VOCAB)  # type: ignore[assignment]
+    engine.plan = SimpleNamespace(config=settings, problem=lambda unit: problems[unit.index])
+    engine.prompt_ids, engine.model = {0: [1], 1: [1]}, SimpleNamespace(vocabulary=VOCAB)
     engine.decoder = make_decoder(DecoderConfig(name="d2f", gen_length=2, temperature=1.0))
     asked = [next(engine._start(unit)).readout.seed for unit in units]
     assert asked == [sample_seed(5, problems[unit.index].id, unit.sample_index) for unit in units]

@@ -92,7 +92,7 @@ def test_a_recorded_run_gives_k_tpf_and_the_mean_step(tmp_path: Path) -> None:
     for one in found.predictions:
         assert one.tps == pytest.approx((one.tpf or 0) / one.step.seconds)
         assert one.step.seconds > 0.010
-    assert found.predictions[3].tps > found.predictions[2].tps > found.predictions[0].tps  # type: ignore[operator]
+    assert found.predictions[3].tps > found.predictions[2].tps > found.predictions[0].tps
     assert found.predictions[0].pays_from == 1
 
 

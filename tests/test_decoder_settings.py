@@ -85,7 +85,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"score": {"kind": "mean"}}, "decoder.score={'kind': 'mean'} is not allowed; allowed: kind, target, bottom,"),
     ({"score": ScoreConfig(kind="median")}, "decoder.score.kind=median is not allowed; allowed: mean, mixed"),
     ({"score": ScoreConfig(bottom=0)}, "decoder.score.bottom=0 is not allowed; allowed: a finite number above 0 to 1"),
-    ({"score": ScoreConfig(window=2.5)}, "decoder.score.window=2.5 is not allowed; allowed: an integer from 1"),  # type: ignore[arg-type]
+    ({"score": ScoreConfig(window=2.5)}, "decoder.score.window=2.5 is not allowed; allowed: an integer from 1"),
 ]  # fmt: skip
 
 # What no choice of the decoder reads, and what another choice would read.
@@ -186,7 +186,7 @@ def test_a_default_may_be_written_out_and_a_sweep_may_begin_with_k_0(changes: di
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    config = DecoderConfig(k=np.int64(2), gen_length=np.int32(4), tau_conf=np.float32(0.5))  # type: ignore[arg-type]
+    config = DecoderConfig(k=np.int64(2), gen_length=np.int32(4), tau_conf=np.float32(0.5))
     assert make_decoder(config).config.k == 2
 
 
@@ -204,7 +204,7 @@ def test_resolved_settings_resolve_to_themselves(name: str) -> None:
     )
     selects = [{"k": 3, "select": "gate"}, *drafts] if decoder == "lopa" else [{"k": "auto"}]
     for changes in ({}, {"attention": "block_causal"}, {"k": 3}, *selects):
-        once = make_decoder(DecoderConfig(name=decoder, base=base or None, gen_length=48, **changes)).config  # type: ignore[arg-type]
+        once = make_decoder(DecoderConfig(name=decoder, base=base or None, gen_length=48, **changes)).config
         assert make_decoder(once).config == once
 
 

@@ -19,7 +19,7 @@ from tests.toy import END, MASK, VOCAB, Logits, backend, fixed, hashed, run
 BASES = ("greedy", "llada", "dream", "fast_dllm", "d2f")
 
 
-def order(generation) -> list[int]:  # type: ignore[no-untyped-def]
+def order(generation) -> list[int]:
     return [position for step in generation.steps for position in step.positions]
 
 
@@ -108,7 +108,7 @@ def test_caches_change_no_decision_of_a_model_that_ignores_context(fill: str, sh
     settings |= {"tau_conf": 0.8} if fill == "threshold" else {}
     results = [
         run(model, DecoderConfig(cache=cache, **settings), shifted=shifted) for cache in ("none", "prefix", "dual")
-    ]  # type: ignore[arg-type]
+    ]
     for result in results[1:]:
         assert result.ids == results[0].ids
         assert [step.positions for step in result.steps] == [step.positions for step in results[0].steps]
@@ -219,7 +219,7 @@ def test_next_fill_prefers_the_branch_that_will_fill_most() -> None:
         return out
 
     settings = {"gen_length": 5, "block_size": 5, "base": "fast_dllm", "score": ScoreConfig(kind="next_fill")}
-    generation = run(logits, DecoderConfig(k=3, **settings))  # type: ignore[arg-type]
+    generation = run(logits, DecoderConfig(k=3, **settings))
     assert generation.steps[1].winner == 2
     assert len(generation.steps[1].positions) == 3
 

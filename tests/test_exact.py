@@ -166,7 +166,7 @@ def packed(name: str, config: DecoderConfig, prompts: list[list[int]]) -> list[G
     vocab = replace(VOCAB, mask_id=local.config.mask_id, size=local.config.vocab_size, end_ids=())
     jobs = [Pending(prompt, partial(_start, decoder, prompt, vocab)) for prompt in prompts]
     outcomes = dict(local.stream(jobs, len(jobs)))
-    return [outcomes[i].generation for i in range(len(jobs))]  # type: ignore[misc]
+    return [outcomes[i].generation for i in range(len(jobs))]
 
 
 def test_predictions_that_stand_still_are_filled_k_plus_1_steps_a_forward() -> None:

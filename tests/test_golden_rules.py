@@ -30,7 +30,7 @@ def view_of(probs: list[float], block: int = 1) -> View:
 
 def select(probs: list[float], **settings: object) -> list[int]:
     """What one round of Fast-dLLM's block rule fills."""
-    decoder = make_decoder(DecoderConfig(name="fast_dllm", gen_length=len(probs), **settings))  # type: ignore[arg-type]
+    decoder = make_decoder(DecoderConfig(name="fast_dllm", gen_length=len(probs), **settings))
     fill = make_fill(decoder.rule, decoder.config, Borders(0, len(probs), len(probs)), np.random.default_rng(0).random)
     return fill.select(view_of(probs), Branch.start([0])).tolist()
 

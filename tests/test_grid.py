@@ -143,10 +143,9 @@ def test_llada2_fills_what_is_above_the_threshold_without_a_forward_that_only_st
 @pytest.mark.parametrize("name", ["sdar", "llada2", "fast_dllm_v2"])
 def test_lopa_with_no_branches_is_the_block_diffusion_decoder_and_with_some_saves_forwards(name: str) -> None:
     shared = {"gen_length": 12, "block_size": 4, "grid": "absolute", "tau_conf": 0.95}
-    alone = run(fixed([0.9] * 12, prompt=6), DecoderConfig(name=name, **shared), range(6), True)  # type: ignore[arg-type]
+    alone = run(fixed([0.9] * 12, prompt=6), DecoderConfig(name=name, **shared), range(6), True)
     none, three = (
-        run(fixed([0.9] * 12, prompt=6), DecoderConfig(base=name, k=k, **shared), range(6), True)  # type: ignore[arg-type]
-        for k in (0, 3)
+        run(fixed([0.9] * 12, prompt=6), DecoderConfig(base=name, k=k, **shared), range(6), True) for k in (0, 3)
     )
     assert replace(none, steps=()) == replace(alone, steps=())
     assert [s.positions for s in none.steps] == [s.positions for s in alone.steps]

@@ -31,7 +31,7 @@ def test_file(tmp_path: Path) -> Path:
 
 
 def _task(source: Path, **settings: object) -> Gsm8k:
-    return Gsm8k(TaskConfig(source=str(source), **settings), embedded_default=False)  # type: ignore[arg-type]
+    return Gsm8k(TaskConfig(source=str(source), **settings), embedded_default=False)
 
 
 def test_a_file_of_unknown_origin_never_gets_the_name_of_the_benchmark(test_file: Path) -> None:

@@ -151,7 +151,7 @@ def test_jobs_over_devices_take_up_what_the_same_devices_began(
     made = composed([*common, *words])
     config: Any = OmegaConf.to_object(made)
     valid = validate(config)
-    plan = make_plan(config, OmegaConf.to_container(made), valid)  # type: ignore[arg-type]  # of a mapping it is one
+    plan = make_plan(config, OmegaConf.to_container(made), valid)  # of a mapping it is one
     claimed, _ = way_of(config, valid, None).take(plan, tmp_path / "runs")
     claimed.release()
     assert (claimed.folder == first.folder) == is_the_same

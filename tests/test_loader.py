@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def logits(folder: Path, **options: object) -> Tensor:
-    model = load_model(folder, torch.float32, CPU, **options)  # type: ignore[arg-type]
+    model = load_model(folder, torch.float32, CPU, **options)
     with torch.inference_mode():
         return model.logits(model.hidden(IDS))
 

@@ -27,7 +27,7 @@ def math_file(tmp_path: Path) -> Path:
 
 
 def _task(source: Path, **settings: object) -> Math:
-    return Math(TaskConfig(name="math", source=str(source), **settings), embedded_default=False)  # type: ignore[arg-type]
+    return Math(TaskConfig(name="math", source=str(source), **settings), embedded_default=False)
 
 
 def test_there_is_no_embedded_set() -> None:

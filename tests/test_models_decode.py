@@ -68,7 +68,7 @@ def texts(backend: LocalBackend, decoder: Decoder, vocabulary: Vocabulary, batch
     waiting = [Pending(ids, lambda _, ids=ids: decode(decoder, ids, vocabulary)) for ids in PROMPTS]
     found = dict(backend.stream(waiting, batch))
     assert [found[i].error for i in range(len(PROMPTS))] == [None] * len(PROMPTS)
-    return [found[i].generation.ids for i in range(len(PROMPTS))]  # type: ignore[union-attr]
+    return [found[i].generation.ids for i in range(len(PROMPTS))]
 
 
 @pytest.fixture(autouse=True)

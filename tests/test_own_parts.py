@@ -121,7 +121,7 @@ def test_a_setting_of_ones_own_reaches_its_rule_and_the_record() -> None:
     assert [len(step.positions) for step in run(fixed([0.9] * 5), config).steps] == [3, 2]
     assert asdict(make_decoder(config).config)["own"] == {"patience": 3}
     assert asdict(make_decoder(own("patient")).config)["own"] == {"patience": 2}
-    assert make_decoder(over("patient", own={"patience": 4})).config.patience == 4  # type: ignore[attr-defined]
+    assert make_decoder(over("patient", own={"patience": 4})).config.patience == 4
 
 
 @pytest.mark.parametrize(

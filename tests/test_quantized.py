@@ -50,7 +50,7 @@ def test_a_quantised_network_is_near_its_origin_and_not_it() -> None:
     kl = (before.exp() * (before - after)).sum(-1).mean()
     assert 1e-5 < kl < 0.01
     assert torch.equal(network.embed.weight, whole)
-    assert {layer.mlp.down_proj.weight.qdata.dtype for layer in network.layers} == {torch.int8}  # type: ignore[union-attr]
+    assert {layer.mlp.down_proj.weight.qdata.dtype for layer in network.layers} == {torch.int8}
 
 
 @needs_torchao

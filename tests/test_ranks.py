@@ -218,7 +218,7 @@ def test_a_cache_that_differs_is_found_by_the_check() -> None:
         if rank == 1:
             backend.model = load_model(MODELS / "dream_a", torch.float32, torch.device("cpu"))
             with torch.no_grad():
-                backend.model.layers[0].attention.qkv_proj.weight[-1] += 1.0  # type: ignore[operator, union-attr]
+                backend.model.layers[0].attention.qkv_proj.weight[-1] += 1.0
 
     with pytest.raises(
         BackendError, match=r"branch_check: rank 1 keeps other keys and values than rank 0 for positions"

@@ -23,8 +23,8 @@ TWO = LocalSettings(branch_ranks=2)
 def engine(place: Place) -> Any:
     """One without a plan, a model and other ranks."""
     found = object.__new__(ranked.RankedEngine)
-    found.mesh = SimpleNamespace(branch=None, tensor=None, link="gloo", place=place)  # type: ignore[assignment]  # of it
-    found.ranks = SimpleNamespace(place=place, turn=None)  # type: ignore[assignment]  # all that is asked here
+    found.mesh = SimpleNamespace(branch=None, tensor=None, link="gloo", place=place)  # of it
+    found.ranks = SimpleNamespace(place=place, turn=None)  # all that is asked here
     return found
 
 

@@ -67,7 +67,7 @@ def at_once(*actions: Callable[[], object]) -> list[Any]:
 
 
 def joined(ranks: list[Ranks]) -> None:
-    assert at_once(*(lambda one=one: one.join(FACTS) for one in ranks)) == [None] * len(ranks)  # type: ignore[misc]
+    assert at_once(*(lambda one=one: one.join(FACTS) for one in ranks)) == [None] * len(ranks)
 
 
 def test_ranks_meet_and_are_told_what_to_decode(three: list[Ranks]) -> None:
@@ -92,7 +92,7 @@ def test_a_rank_that_is_unlike_the_first_is_named_before_weights_are_read(
     three: list[Ranks], other: dict[str, Any], said: str
 ) -> None:
     facts = [FACTS, FACTS, FACTS | other]
-    found = at_once(*(lambda one=one, mine=mine: one.join(mine) for one, mine in zip(three, facts)))  # type: ignore[misc]
+    found = at_once(*(lambda one=one, mine=mine: one.join(mine) for one, mine in zip(three, facts)))
     assert re.match(rf"rank 2 of 3 \(process \d+ on .*\) is unlike rank 0: {said}", str(found[0]))
     assert isinstance(found[2], LostContact)
 
@@ -194,7 +194,7 @@ def test_a_store_that_was_stopped_is_waited_for_no_longer_than_a_rank(three: lis
 
         set = check
 
-    one.store.store = Stopped()  # type: ignore[assignment]  # all that a rank which waits asks for
+    one.store.store = Stopped()  # all that a rank which waits asks for
     one.store.limit_s = 0.2
     began = time.monotonic()
     with pytest.raises(RankError, match=r"rank 0 of 3 .* is gone or stands still, and with it the store"):

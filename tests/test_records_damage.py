@@ -240,13 +240,13 @@ def test_readers_leave_a_damaged_run_out_and_touch_nothing(
 def test_the_listing_leaves_out_a_run_whose_rows_are_too_few(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
     runs.run()
     table = listing(runs.out)
-    assert table.row_count == 1  # type: ignore[attr-defined]
+    assert table.row_count == 1
     inverted(runs.parts("samples")[0], 0.5)
     for _ in range(2):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             table = listing(runs.out)
-        assert table.row_count == 0  # type: ignore[attr-defined]
+        assert table.row_count == 0
         assert "0 of 20 samples can be read" in caplog.text
 
 
@@ -276,7 +276,7 @@ def test_the_listing_leaves_out_a_run_whose_steps_are_too_few(
     runs.run()
     how(runs.parts("steps")[0])
     table = listing(runs.out)
-    assert table.row_count == 0  # type: ignore[attr-defined]
+    assert table.row_count == 0
     assert reason in caplog.text
 
 

@@ -60,7 +60,7 @@ def test_every_column_of_a_server_s_reply() -> None:
     ],
 )  # fmt: skip
 def test_tokens_and_reason_of_a_reply(changes: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = reply_columns(replace(REPLY, **changes), ["\n\nQ:"], Words(), 2.0)  # type: ignore[arg-type]
+    found = reply_columns(replace(REPLY, **changes), ["\n\nQ:"], Words(), 2.0)
     assert {name: found[name] for name in expected} == expected
 
 

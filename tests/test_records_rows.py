@@ -286,7 +286,7 @@ class Counting(Engine):
             config=config, prompts={index: Prompt(f"text {index}") for index in found},
             problem=lambda unit: found[unit.index],
         )  # fmt: skip
-        super().__init__(made, {index: [7] * length for index, length in lengths.items()})  # type: ignore[arg-type]
+        super().__init__(made, {index: [7] * length for index, length in lengths.items()})
         self.warmed: list[Unit] = []
 
     def warm_up(self, unit: Unit) -> None:

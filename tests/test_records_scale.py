@@ -71,7 +71,7 @@ def test_a_merge_that_is_killed_loses_nothing(tmp_path: Path, kept: str, monkeyp
     def dies(path: Path, *rest: object) -> None:
         if path.parent.name == "samples" and kept == "steps alone":
             raise KeyboardInterrupt
-        write(path, *rest)  # type: ignore[arg-type]
+        write(path, *rest)
         if path.parent.name == "samples":
             raise KeyboardInterrupt
 

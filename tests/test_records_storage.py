@@ -160,7 +160,7 @@ def test_a_finished_run_of_an_archive_prints_its_numbers(
     assert capsys.readouterr().out == before
     assert (again.folder, again.row["aggregates"]["n"], len(runs.engines)) == (first.folder, 5, 1)
     table = listing(runs.out)
-    assert table.row_count == 1  # type: ignore[attr-defined]
+    assert table.row_count == 1
 
 
 def test_another_user_s_finished_run_can_be_read_where_one_s_own_could_be_made(
@@ -283,7 +283,7 @@ def test_a_folder_that_may_not_be_read_hides_no_other_run(
 
     monkeypatch.setattr("lopa_bench.records.integrity.os.listdir", denied)
     table = listing(runs.out)
-    assert table.row_count == 1  # type: ignore[attr-defined]
+    assert table.row_count == 1
     assert f"{hidden} is left out: {hidden / 'samples'} cannot be read (Permission denied)" in caplog.text
 
 

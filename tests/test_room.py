@@ -124,7 +124,7 @@ def test_a_part_of_ones_own_that_fails_is_left_to_the_decode() -> None:
     def broken(*anything: Any) -> Any:
         raise RuntimeError("mine")
 
-    assert first_calls(replace(run.decoder, window=broken), run.prompt, VOCABULARY) == []  # type: ignore[arg-type]
+    assert first_calls(replace(run.decoder, window=broken), run.prompt, VOCABULARY) == []
 
 
 def test_the_system_says_what_is_left() -> None:

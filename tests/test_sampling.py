@@ -245,7 +245,7 @@ def test_the_texts_with_a_penalty_are_those_of_the_sampler_written_out(empty_ste
 def test_texts_of_one_call_are_held_down_each_at_its_own_time() -> None:
     """Two texts of which one starts later, and the rows of a draft, which stand at later steps than their anchor."""
     settings = {"base": "dream", "gen_length": 6, "steps": 3, "eos_penalty": 1.0, "decode_tail": True}
-    decoder = make_decoder(DecoderConfig(k=3, select="exact", **settings))  # type: ignore[arg-type]
+    decoder = make_decoder(DecoderConfig(k=3, select="exact", **settings))
     asked: list[list[float]] = []
 
     def noted(prompt: list[int]) -> Decode:

@@ -155,7 +155,7 @@ def listeners() -> Iterator[tuple[str, list[socket.socket]]]:
 @lru_cache
 def succeeded(mode: str, without: tuple[str, ...] = ()) -> tuple[frozenset[str], int]:
     """What a program achieved in a mode, and how many sockets of this process heard of it."""
-    table = {name: numbers[syscalls.machine()[1]] for name, numbers in syscalls.NUMBERS.items()}  # type: ignore[index]
+    table = {name: numbers[syscalls.machine()[1]] for name, numbers in syscalls.NUMBERS.items()}
     program = f"NUMBERS = { {name: number for name, number in table.items() if number is not None} }\n"
     program += f"HARNESS = {os.getpid()}\n"
     attacks = dict(ATTACKS)

@@ -23,7 +23,7 @@ def lookahead(prob: float, confidence: float) -> Branch:
 
 
 def score_of(settings: ScoreConfig, confidence: str = "prob", **decoder: object) -> Score:
-    made = make_decoder(DecoderConfig(k=1, gen_length=8, confidence=confidence, score=settings, **decoder))  # type: ignore[arg-type]
+    made = make_decoder(DecoderConfig(k=1, gen_length=8, confidence=confidence, score=settings, **decoder))
     fill = make_fill(made.rule, made.config, LAYOUT, np.random.default_rng(0).random)
     return made.scorer(made.config, LAYOUT, VOCAB, fill)
 

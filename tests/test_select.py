@@ -16,7 +16,7 @@ SEEDS = range(12)
 
 def on(base: str, **changes: object) -> DecoderConfig:
     size = {} if base == "dream" else {"block_size": 6}
-    return DecoderConfig(**{"base": base, "gen_length": 11, **size, **changes})  # type: ignore[arg-type]
+    return DecoderConfig(**{"base": base, "gen_length": 11, **size, **changes})
 
 
 @pytest.mark.parametrize("base", ["d2f", "fast_dllm", "greedy", "dream", "joint_threshold"])

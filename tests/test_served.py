@@ -36,7 +36,7 @@ def model_of(folder: Path, **settings: Any) -> loaded.LoadedModel:
 
 
 def queries(network: Transformer) -> Tensor:
-    return network.get_submodule("layers.1.attention").qkv_proj.weight[:32]  # type: ignore[union-attr,index]
+    return network.get_submodule("layers.1.attention").qkv_proj.weight[:32]
 
 
 @pytest.fixture

@@ -250,7 +250,7 @@ def test_a_name_reaches_a_job_as_it_was_given(name: str) -> None:
     settings = structured("local")
     OmegaConf.update(settings, "model.name", name.replace("${", "\\${"))
     loaded = OmegaConf.merge(structured("local"), OmegaConf.create(jobs.as_given(settings)))
-    assert OmegaConf.to_object(loaded).model.name == name  # type: ignore[union-attr]  # a Config
+    assert OmegaConf.to_object(loaded).model.name == name  # a Config
     assert OmegaConf.to_container(loaded, resolve=True) == OmegaConf.to_container(settings, resolve=True)
 
 

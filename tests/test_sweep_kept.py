@@ -39,7 +39,7 @@ def test_the_rows_are_those_of_processes_of_their_own_and_no_job_harms_another(
     jobs = record(tmp_path)
     assert [job["status"] for job in jobs] == statuses
     logs = [(Path(job["folder"]) / "job.log").read_text() for job in jobs]
-    pids = [re.search(r"made by process (\d+)", log)[1] for log in logs]  # type: ignore[index]
+    pids = [re.search(r"made by process (\d+)", log)[1] for log in logs]
     assert [list(dict.fromkeys(pids)).index(pid) for pid in pids] == processes
     assert [len(re.findall("made by process", log)) for log in logs] == [1] * len(jobs)
     for number, fault in enumerate(faults):

@@ -56,11 +56,11 @@ class Cyclic(dict[str, Any]):
     [
         None,
         True,
-        Score("yes", "ok"),  # type: ignore[arg-type]
-        Score(1, "ok"),  # type: ignore[arg-type]
-        Score(True, None),  # type: ignore[arg-type]
-        Score(True, "ok", 18),  # type: ignore[arg-type]
-        Score(True, "ok", details=[1]),  # type: ignore[arg-type]
+        Score("yes", "ok"),
+        Score(1, "ok"),
+        Score(True, None),
+        Score(True, "ok", 18),
+        Score(True, "ok", details=[1]),
         Score(True, "ok", details=Cyclic()),
     ],
 )

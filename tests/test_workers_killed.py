@@ -164,7 +164,7 @@ def test_the_array_script_of_the_page(settings: list[str], tmp_path: Path, undis
     """Two tasks of an array, the second half a run later; a third that comes when all is done."""
     page = (ROOT / "docs" / "parallel.md").read_text("utf-8")
     script = tmp_path / "array.sh"
-    script.write_text(re.search(r"```bash\n(#!/bin/bash\n#SBATCH.*?)```", page, re.DOTALL)[1])  # type: ignore[index]
+    script.write_text(re.search(r"```bash\n(#!/bin/bash\n#SBATCH.*?)```", page, re.DOTALL)[1])
 
     def task(number: int) -> subprocess.Popen[str]:
         array = {"SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_JOB_ID": "4711"}
